@@ -1,0 +1,1 @@
+"""Agent middleware, graph nodes, sub-agents, multi-user turns."""

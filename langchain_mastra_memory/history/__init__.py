@@ -1,0 +1,1 @@
+"""The message window: counts, token budget, boundary, tool-pair rules."""

@@ -1,0 +1,1 @@
+"""Observational memory: log, planning, observer, reflector, extractors, recall tool, node."""

@@ -1,0 +1,1 @@
+"""Semantic recall: text index, vector index, fusion, retriever, embeddings."""

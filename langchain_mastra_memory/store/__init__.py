@@ -1,0 +1,1 @@
+"""The store: one protocol, one SQL engine, small wrappers."""

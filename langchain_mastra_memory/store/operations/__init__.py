@@ -1,0 +1,1 @@
+"""Units of work as plain data, grouped as the protocol groups them."""

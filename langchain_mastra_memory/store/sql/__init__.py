@@ -1,0 +1,1 @@
+"""The SQL engine: one schema and one body for SQLite and PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Threads: their queries and the checkpointer."""

@@ -1,0 +1,1 @@
+"""Working memory: document rules, channel, tool, state signal."""
