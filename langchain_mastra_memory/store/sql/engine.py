@@ -1,0 +1,216 @@
+"""`SQLMemoryStore`: the store on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from langchain_mastra_memory.errors import ConfigurationError, StoreClosedError
+from langchain_mastra_memory.store.base import ContextManaged, Group, Operation
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+T = TypeVar("T")
+
+_BACKENDS: Final = ("sqlite", "postgresql")
+
+
+class Backend(Protocol):
+    """What an engine does for the store."""
+
+    where: str
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation in the calling thread."""
+        ...
+
+    def submit(self, operation: Operation[T]) -> Future[T]:
+        """Run an operation elsewhere; never blocks."""
+        ...
+
+    def map_error(self, error: Exception) -> Exception:
+        """Return the package's error for one of the driver's."""
+        ...
+
+    def close(self) -> None:
+        """Finish what is under way and close every connection."""
+        ...
+
+
+def utc_now() -> datetime:
+    """Return the present time, aware UTC."""
+    return datetime.now(UTC)
+
+
+class SQLMemoryStore(ContextManaged):
+    """A `MemoryStore` on SQLite (default) or PostgreSQL, one schema for both.
+
+    The database is opened, and brought up to date, at the first operation; never on an event loop.
+
+    Args:
+        url: `memory://` (nothing on disk), `sqlite:///relative.db`, `sqlite:////absolute.db`,
+            `postgresql://user:password@host/database` (extra `postgres`), or an SQLAlchemy URL.
+        clock: Gives the present time, aware; for tests.
+        busy_timeout: Seconds that a SQLite write waits for another process's lock.
+        prepared_statements: False behind a pooler in transaction mode, such as PgBouncer.
+        engine_options: Passed to `sqlalchemy.create_engine`: `pool_size`, `pool_recycle`, `connect_args`, ...
+
+    Raises:
+        ConfigurationError: The URL is not one of these.
+
+    Example:
+        ```python
+        with SQLMemoryStore("sqlite:///memory.db") as store:
+            memory = Memory(store)
+        ```
+    """
+
+    def __init__(
+        self,
+        url: str | URL = "memory://",
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        busy_timeout: float = 10.0,
+        prepared_statements: bool = True,
+        **engine_options: Any,
+    ) -> None:
+        scheme = (url if isinstance(url, str) else url.drivername).partition(":")[0].partition("+")[0]
+        if scheme == "postgres":
+            scheme = "postgresql"
+        if scheme not in ("memory", *_BACKENDS):
+            raise ConfigurationError(
+                f"unknown store URL {scheme[:20]!r}: use memory://, sqlite:///path or postgresql://user@host/database"
+            )
+        if not 0 <= busy_timeout <= 3600:
+            raise ConfigurationError(f"busy_timeout must be 0 to 3600 seconds, not {busy_timeout}")
+        self._url = url
+        self._scheme = scheme
+        self.clock = clock
+        self._busy_timeout = busy_timeout
+        self._prepared_statements = prepared_statements
+        self._options = engine_options
+        self._lock = threading.Lock()
+        self._opened: Backend | None = None
+        self._pid = os.getpid()
+        self._closed = False
+        self._opener: ThreadPoolExecutor | None = None
+
+    def __repr__(self) -> str:
+        return f"SQLMemoryStore({self.where!r})"
+
+    @property
+    def where(self) -> str:
+        """The database, without its password."""
+        if self._scheme == "memory":
+            return "memory://"
+        from sqlalchemy.engine import make_url  # noqa: PLC0415 - heavy
+
+        return make_url(self._url).render_as_string(hide_password=True)
+
+    @property
+    def capabilities(self) -> frozenset[Group]:
+        """Every group of operations that has handlers."""
+        return frozenset(operation.group for operation in _load_handlers())
+
+    def _micros(self) -> int:
+        from langchain_mastra_memory.store.sql.values import to_micros  # noqa: PLC0415 - heavy neighbours
+
+        return to_micros(self.clock())
+
+    def _backend(self) -> Backend:
+        """Return the open database, opening it at first use, and again in a forked process."""
+        backend = self._opened
+        if backend is not None and self._pid == os.getpid():
+            return backend
+        if self._pid != os.getpid():  # the parent's connections and locks are not ours to use
+            self._lock, self._opened, self._opener, self._pid = threading.Lock(), None, None, os.getpid()
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def _open(self) -> Backend:
+        from sqlalchemy.engine import make_url  # noqa: PLC0415 - heavy
+        from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+        _load_handlers()
+        try:
+            url = make_url("sqlite://" if self._scheme == "memory" else self._url)
+        except ArgumentError:
+            raise ConfigurationError("the store's URL cannot be read: is the password percent-encoded?") from None
+        options = dict(self._options)
+        if self._scheme != "postgresql":
+            from langchain_mastra_memory.store.sql.sqlite import SQLiteBackend  # noqa: PLC0415
+
+            url = url.set(drivername="sqlite")
+            return SQLiteBackend(url, clock=self._micros, busy_timeout=self._busy_timeout, options=options)
+        try:
+            from langchain_mastra_memory.store.sql.postgresql import PostgreSQLBackend  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigurationError(
+                f"PostgreSQL needs an extra: pip install 'langchain-mastra-memory[postgres]' ({error})"
+            ) from error
+        return PostgreSQLBackend(
+            url.set(drivername="postgresql+psycopg"),
+            clock=self._micros,
+            prepared_statements=self._prepared_statements,
+            options=options,
+        )
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run one unit of work in this thread; see `MemoryStore.run`."""
+        return self._backend().run(operation)
+
+    async def arun(self, operation: Operation[T]) -> T:
+        """Run one unit of work on the store's threads; see `MemoryStore.arun`."""
+        loop = asyncio.get_running_loop()
+        backend = self._opened if self._pid == os.getpid() else None
+        if backend is None:
+            backend = await loop.run_in_executor(self._open_executor(), self._backend)
+        try:
+            return await asyncio.wrap_future(backend.submit(operation), loop=loop)
+        except Exception as error:
+            mapped = backend.map_error(error)
+            if mapped is error:
+                raise
+            raise mapped from error
+
+    def _open_executor(self) -> ThreadPoolExecutor:
+        if self._opener is None:
+            self._opener = ThreadPoolExecutor(1, thread_name_prefix="mastra-open")
+        return self._opener
+
+    def close(self) -> None:
+        """Wait for the units under way and close the database; closing twice is safe."""
+        with self._lock:
+            self._closed = True
+            backend, self._opened = self._opened, None
+            opener, self._opener = self._opener, None
+        if backend is not None and self._pid == os.getpid():
+            backend.close()
+        if opener is not None:
+            opener.shutdown(wait=False)
+
+    async def aclose(self) -> None:
+        """Close without blocking the event loop."""
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+
+def _load_handlers() -> tuple[type[Operation[Any]], ...]:
+    """Import every module that registers handlers, and return the operations that have one."""
+    package = import_module("langchain_mastra_memory.store.sql")
+    for module in iter_modules(package.__path__):
+        if module.name not in ("engine", *_BACKENDS):
+            import_module(f"{package.__name__}.{module.name}")
+    registry = import_module(f"{package.__name__}.registry")
+    return tuple(registry.HANDLERS)

@@ -1,0 +1,32 @@
+"""Which function runs which operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from langchain_mastra_memory.store.base import Operation
+
+if TYPE_CHECKING:
+    from langchain_mastra_memory.store.sql.tx import Tx
+
+T = TypeVar("T")
+Op = TypeVar("Op", bound=Operation[Any])
+
+HANDLERS: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
+
+
+def handles(operation: type[Op]) -> Callable[[Callable[[Tx, Op], T]], Callable[[Tx, Op], T]]:
+    """Register the decorated function as the body of an operation.
+
+    The function is one unit of work: it may be run again when the connection was lost or a deadlock was broken before
+    the commit, so everything that it does goes through its `Tx`.
+    """
+
+    def register(function: Callable[[Tx, Op], T]) -> Callable[[Tx, Op], T]:
+        if operation in HANDLERS:
+            raise TypeError(f"{operation.__name__} has a handler already: {HANDLERS[operation].__qualname__}")
+        HANDLERS[operation] = function
+        return function
+
+    return register

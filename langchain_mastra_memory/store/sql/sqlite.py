@@ -1,0 +1,193 @@
+"""SQLite: a file (WAL, many readers, one write queue) or memory (one connection, one seat)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import sqlalchemy as sa
+from sqlalchemy.pool import QueuePool
+
+from langchain_mastra_memory.errors import StoreClosedError, StoreCorruptError, StoreUnavailableError
+from langchain_mastra_memory.store.base import Operation
+from langchain_mastra_memory.store.sql.failures import map_sqlite
+from langchain_mastra_memory.store.sql.migrate import check_version, migrate, migrations
+from langchain_mastra_memory.store.sql.registry import HANDLERS
+from langchain_mastra_memory.store.sql.tx import Statements, Tx
+from langchain_mastra_memory.store.sql.writer import WriteQueue
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+    from sqlalchemy.pool import PoolProxiedConnection
+
+T = TypeVar("T")
+
+READERS = 4
+"""Threads that read for async callers; sync callers read in their own thread."""
+
+
+class SQLiteBackend:
+    """Runs operations on one SQLite database."""
+
+    def __init__(self, url: URL, *, clock: Callable[[], int], busy_timeout: float, options: dict[str, Any]) -> None:
+        self.where = url.render_as_string(hide_password=True)
+        self._clock = clock
+        self._timeout = busy_timeout
+        self._in_memory = url.database in (None, "", ":memory:")
+        arguments: dict[str, Any] = {"check_same_thread": False, "isolation_level": None, "cached_statements": 512}
+        arguments |= {"timeout": busy_timeout, **options.pop("connect_args", {})}
+        settings: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 8, "max_overflow": 56, **options}
+        if self._in_memory:
+            settings = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
+        self._engine = sa.create_engine(url, connect_args=arguments, **settings)
+        if not self._in_memory:
+            self._check_file(url)
+        sa.event.listen(self._engine, "connect", self._prepare_connection)
+        self._statements = Statements(self._engine.dialect)
+        self._queue = WriteQueue(self._open_connection)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="mastra-write")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="mastra-read")
+        self._closed = False
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_file(self, url: URL) -> None:
+        """Refuse a file that is not ours before anything of it is touched.
+
+        Raises:
+            StoreUnavailableError: The folder is missing.
+            StoreCorruptError: The file is no SQLite database, or one of another application.
+            SchemaVersionError: A newer version of the package wrote it.
+        """
+        if url.query.get("uri"):
+            return
+        path = Path(url.database or "")
+        if not path.parent.is_dir():
+            raise StoreUnavailableError(
+                f"the folder of {self.where} does not exist: make {path.parent.absolute()} first"
+            )
+        if not path.exists() or path.stat().st_size == 0:
+            return
+        try:
+            connection = sqlite3.connect(path, timeout=self._timeout, isolation_level=None)
+            try:
+                connection.execute("PRAGMA query_only=1")
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+                ours = "mastra_schema" in tables
+                version = connection.execute("SELECT max(version) FROM mastra_schema").fetchone()[0] if ours else 0
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise map_sqlite(error, self.where) from error
+        if tables and not ours:
+            raise StoreCorruptError(
+                f"{self.where} is a database of another application (tables {', '.join(sorted(tables))[:80]}); "
+                "give the memory a file of its own. It was left untouched."
+            )
+        check_version(version or 0, self.where)
+
+    def _prepare_connection(self, connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute(f"PRAGMA busy_timeout={int(self._timeout * 1000)}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        if not self._in_memory and connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    def _open_connection(self) -> sqlite3.Connection:
+        connection = self._engine.raw_connection()
+        driver = _driver(connection)
+        connection.detach()
+        return driver
+
+    def _migrate(self) -> None:
+        if not self._in_memory and self._is_current():
+            return
+        try:
+            self._queue.run(lambda cursor: migrate(self._tx(cursor), self.where))
+        except sqlite3.Error as error:
+            raise map_sqlite(error, self.where) from error
+
+    def _is_current(self) -> bool:
+        """Tell whether nothing is to be migrated, without taking the write lock."""
+        try:
+            version = self._read(lambda cursor: cursor.execute("SELECT max(version) FROM mastra_schema").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return False
+            raise map_sqlite(error, self.where) from error
+        except sqlite3.Error as error:
+            raise map_sqlite(error, self.where) from error
+        return bool(version == len(migrations()))
+
+    def _tx(self, cursor: sqlite3.Cursor) -> Tx:
+        return Tx(cursor, self._statements, "sqlite", self._clock())
+
+    def _work(self, operation: Operation[T]) -> Callable[[sqlite3.Cursor], T]:
+        handler = HANDLERS[type(operation)]
+
+        def work(cursor: sqlite3.Cursor) -> T:
+            # A cursor of its own: the caller's holds the transaction, and a result left open would hold the commit.
+            own = cursor.connection.cursor()
+            try:
+                result: T = handler(self._tx(own), operation)
+            finally:
+                own.close()
+            return result
+
+        return work
+
+    def _read(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+        connection = self._engine.raw_connection()
+        try:
+            driver = _driver(connection)
+            cursor = driver.cursor()
+            cursor.execute("BEGIN")
+            try:
+                return work(cursor)
+            finally:
+                driver.rollback()
+        finally:
+            connection.close()
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation in the calling thread."""
+        if self._closed:
+            raise StoreClosedError
+        try:
+            if operation.writes or self._in_memory:
+                return self._queue.run(self._work(operation))
+            return self._read(self._work(operation))
+        except sqlite3.Error as error:
+            raise map_sqlite(error, self.where) from error
+
+    def submit(self, operation: Operation[T]) -> Future[T]:
+        """Run an operation elsewhere; never blocks."""
+        if self._closed:
+            raise StoreClosedError
+        if not operation.writes and not self._in_memory:
+            return self._readers.submit(self.run, operation)
+        job = self._queue.submit(self._work(operation))
+        self._writer.submit(self._queue.settle, job)
+        return job.future
+
+    def map_error(self, error: Exception) -> Exception:
+        """Return the package's error for what a future of `submit` raised."""
+        return map_sqlite(error, self.where) if isinstance(error, sqlite3.Error) else error
+
+    def close(self) -> None:
+        """Commit what waits and close every connection."""
+        self._closed = True
+        self._writer.shutdown(wait=True)
+        self._readers.shutdown(wait=True)
+        self._queue.close()
+        self._engine.dispose()
+
+
+def _driver(connection: PoolProxiedConnection) -> sqlite3.Connection:
+    return cast("sqlite3.Connection", connection.driver_connection)
