@@ -20,15 +20,20 @@ Rules for everything that joins:
 | hook | fired | with |
 |---|---|---|
 | `on_messages_saved` | rows entered the archive (save, checkpoint, import) | `(tx, thread, rows, features)` |
-| `on_messages_edited` | rows changed: the same id saved again, `update_messages`, an override on a branch | `(tx, thread, rows, features)` |
+| `on_messages_edited` | rows changed: an id saved again, an update, an override | `(tx, thread, rows, features)` |
 | `on_messages_deleted` | rows are about to be removed; they are still there | `(tx, thread, rows)` |
-| `on_thread_cleared` | every message of the thread, on all branches, is about to be removed; new epoch | `(tx, thread)` |
+| `on_thread_created` | a thread was made; what you take out of `metadata` goes | `(tx, thread, metadata, features)` |
+| `on_thread_updated` | metadata is about to be merged; likewise | `(tx, thread, patch, features)` |
+| `on_thread_cleared` | every message, on all branches, is about to be removed; new epoch | `(tx, thread)` |
 | `on_thread_deleted` | the thread is about to be removed with all that it owns | `(tx, thread)` |
 | `on_thread_copied` | a clone or copy was made, its thread and message rows are there | `(tx, copy)` |
 | `on_thread_transferred` | the owner has changed | `(tx, thread, old_resource_id)` |
 | `on_resource_deleted` | a resource is about to be removed; its threads are gone already | `(tx, resource_id)` |
 | `on_resource_exported` | a backup is made: add your own part | `(tx, resource_id, parts)` |
 | `on_resource_imported` | a backup is read; threads and messages are there | `(tx, resource_id, parts, threads)` |
+
+A change of a thread's title or metadata moves neither `texts` nor `edits`: read metadata together with the counters.
+A copied row keeps the body of its source, and with it the source's id: `rows.message_of` puts the row's id in.
 """
 
 from __future__ import annotations
@@ -157,6 +162,8 @@ class Hook(Generic[P]):
 on_messages_saved: Hook[Tx, ThreadRow, Sequence[WrittenRow], Features] = Hook()
 on_messages_edited: Hook[Tx, ThreadRow, Sequence[WrittenRow], Features] = Hook()
 on_messages_deleted: Hook[Tx, ThreadRow, Sequence[RemovedRow]] = Hook()
+on_thread_created: Hook[Tx, ThreadRow, MutableMapping[str, Any], Features] = Hook()
+on_thread_updated: Hook[Tx, ThreadRow, MutableMapping[str, Any], Features] = Hook()
 on_thread_cleared: Hook[Tx, ThreadRow] = Hook()
 on_thread_deleted: Hook[Tx, ThreadRow] = Hook()
 on_thread_copied: Hook[Tx, ThreadCopy] = Hook()
