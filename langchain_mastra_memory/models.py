@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain.chat_models import init_chat_model
@@ -46,7 +46,7 @@ def chat_model(*candidates: ModelSpec | None, what: str, runtime: object = None)
 @lru_cache(maxsize=32)
 def _from_string(name: str) -> BaseChatModel:
     try:
-        return cast("BaseChatModel", init_chat_model(name))
+        return init_chat_model(name)
     except (ImportError, ValueError) as error:
         raise ConfigurationError(f"the model {name!r} cannot be made: {error}") from error
 
