@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from weakref import WeakSet
 
 from langchain_mastra_memory.errors import ConfigurationError, StoreClosedError
 from langchain_mastra_memory.store.base import ContextManaged, Group, Operation
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BACKENDS: Final = ("sqlite", "postgresql")
+_STORES: Final[WeakSet[SQLMemoryStore]] = WeakSet()
+_INHERITED: Final[list[Backend]] = []
+"""In a forked process: what its parent had open. Kept, since collecting a connection would close it for the parent."""
 
 
 class Backend(Protocol):
@@ -59,7 +64,7 @@ class SQLMemoryStore(ContextManaged):
         url: `memory://` (nothing on disk), `sqlite:///relative.db`, `sqlite:////absolute.db`,
             `postgresql://user:password@host/database` (extra `postgres`), or an SQLAlchemy URL.
         clock: Gives the present time, aware; for tests.
-        busy_timeout: Seconds that a SQLite write waits for another process's lock.
+        busy_timeout: Seconds that a write waits for somebody else's lock.
         prepared_statements: False behind a pooler in transaction mode, such as PgBouncer.
         engine_options: Passed to `sqlalchemy.create_engine`: `pool_size`, `pool_recycle`, `connect_args`, ...
 
@@ -82,12 +87,13 @@ class SQLMemoryStore(ContextManaged):
         prepared_statements: bool = True,
         **engine_options: Any,
     ) -> None:
-        scheme = (url if isinstance(url, str) else url.drivername).partition(":")[0].partition("+")[0]
+        drivername, separator, _ = url.partition("://") if isinstance(url, str) else (url.drivername, "://", "")
+        scheme = drivername.partition("+")[0]
         if scheme == "postgres":
             scheme = "postgresql"
-        if scheme not in ("memory", *_BACKENDS):
+        if not separator or scheme not in ("memory", *_BACKENDS):
             raise ConfigurationError(
-                f"unknown store URL {scheme[:20]!r}: use memory://, sqlite:///path or postgresql://user@host/database"
+                f"unknown store URL {drivername[:20]!r}: use memory://, sqlite:///path or postgresql://user@host/database"
             )
         if not 0 <= busy_timeout <= 3600:
             raise ConfigurationError(f"busy_timeout must be 0 to 3600 seconds, not {busy_timeout}")
@@ -99,9 +105,9 @@ class SQLMemoryStore(ContextManaged):
         self._options = engine_options
         self._lock = threading.Lock()
         self._opened: Backend | None = None
-        self._pid = os.getpid()
         self._closed = False
         self._opener: ThreadPoolExecutor | None = None
+        _STORES.add(self)
 
     def __repr__(self) -> str:
         return f"SQLMemoryStore({self.where!r})"
@@ -126,12 +132,10 @@ class SQLMemoryStore(ContextManaged):
         return to_micros(self.clock())
 
     def _backend(self) -> Backend:
-        """Return the open database, opening it at first use, and again in a forked process."""
+        """Return the open database, opening it at first use."""
         backend = self._opened
-        if backend is not None and self._pid == os.getpid():
+        if backend is not None:
             return backend
-        if self._pid != os.getpid():  # the parent's connections and locks are not ours to use
-            self._lock, self._opened, self._opener, self._pid = threading.Lock(), None, None, os.getpid()
         with self._lock:
             if self._closed:
                 raise StoreClosedError
@@ -163,6 +167,7 @@ class SQLMemoryStore(ContextManaged):
         return PostgreSQLBackend(
             url.set(drivername="postgresql+psycopg"),
             clock=self._micros,
+            busy_timeout=self._busy_timeout,
             prepared_statements=self._prepared_statements,
             options=options,
         )
@@ -174,8 +179,10 @@ class SQLMemoryStore(ContextManaged):
     async def arun(self, operation: Operation[T]) -> T:
         """Run one unit of work on the store's threads; see `MemoryStore.arun`."""
         loop = asyncio.get_running_loop()
-        backend = self._opened if self._pid == os.getpid() else None
+        backend = self._opened
         if backend is None:
+            if self._closed:
+                raise StoreClosedError
             backend = await loop.run_in_executor(self._open_executor(), self._backend)
         try:
             return await asyncio.wrap_future(backend.submit(operation), loop=loop)
@@ -196,7 +203,7 @@ class SQLMemoryStore(ContextManaged):
             self._closed = True
             backend, self._opened = self._opened, None
             opener, self._opener = self._opener, None
-        if backend is not None and self._pid == os.getpid():
+        if backend is not None:
             backend.close()
         if opener is not None:
             opener.shutdown(wait=False)
@@ -205,7 +212,23 @@ class SQLMemoryStore(ContextManaged):
         """Close without blocking the event loop."""
         await asyncio.get_running_loop().run_in_executor(None, self.close)
 
+    def _forget_parent(self) -> None:
+        if self._opened is not None:
+            _INHERITED.append(self._opened)
+        self._lock, self._opened, self._opener = threading.Lock(), None, None
 
+
+def _leave_to_parent() -> None:
+    """Forget what a forked process has from its parent: neither connections nor locks are for two processes to use."""
+    for store in list(_STORES):
+        store._forget_parent()  # noqa: SLF001 - of the same module
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+@cache
 def _load_handlers() -> tuple[type[Operation[Any]], ...]:
     """Import every module that registers handlers, and return the operations that have one."""
     package = import_module("langchain_mastra_memory.store.sql")

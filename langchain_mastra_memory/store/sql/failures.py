@@ -45,7 +45,8 @@ _POSTGRESQL: Final[dict[str, type[StoreError]]] = {
     "3D": StoreUnavailableError,
     "53": StoreUnavailableError,
     "57": StoreUnavailableError,
-    "XX": StoreCorruptError,
+    "XX001": StoreCorruptError,
+    "XX002": StoreCorruptError,
 }
 RETRIED: Final = frozenset({"40001", "40P01"})
 """PostgreSQL's serialization failure and deadlock: the transaction was undone and may be run again."""

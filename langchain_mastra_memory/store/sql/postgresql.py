@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import psycopg
@@ -14,15 +15,20 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from langchain_mastra_memory.errors import StoreClosedError, StoreError, StoreLockedError
 from langchain_mastra_memory.store.base import Operation
+from langchain_mastra_memory.store.sql.door import Door
 from langchain_mastra_memory.store.sql.failures import RETRIED, map_postgresql
 from langchain_mastra_memory.store.sql.migrate import check_version, migrate, migrations
-from langchain_mastra_memory.store.sql.registry import HANDLERS
+from langchain_mastra_memory.store.sql.registry import handler_of
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
+    from sqlalchemy.pool import PoolProxiedConnection
 
 T = TypeVar("T")
+
+CONNECT_SECONDS = 10
+"""How long an answer of the server is waited for, unless `connect_args` says otherwise."""
 
 TRIES = 3
 """How often a unit is run when the connection was lost or a deadlock was broken before its commit."""
@@ -32,18 +38,29 @@ class PostgreSQLBackend:
     """Runs operations on one PostgreSQL database."""
 
     def __init__(
-        self, url: URL, *, clock: Callable[[], int], prepared_statements: bool, options: dict[str, Any]
+        self,
+        url: URL,
+        *,
+        clock: Callable[[], int],
+        busy_timeout: float,
+        prepared_statements: bool,
+        options: dict[str, Any],
     ) -> None:
         self.where = url.render_as_string(hide_password=True)
         self._clock = clock
-        arguments = dict(options.pop("connect_args", {}))
+        arguments = {"connect_timeout": CONNECT_SECONDS, **options.pop("connect_args", {})}
         if not prepared_statements:
             arguments["prepare_threshold"] = None
+        self._lock_timeout = sa.text(f"SET LOCAL lock_timeout = {int(busy_timeout * 1000)}")
+        # Behind a pooler a setting of the session would be somebody else's: there it is set in each transaction.
+        self._set_each_time = not prepared_statements
         settings: dict[str, Any] = {"pool_size": 10, "max_overflow": 0, **options}
         self._engine = sa.create_engine(url, connect_args=arguments, **settings)
+        if prepared_statements:
+            sa.event.listen(self._engine, "connect", _setter(f"SET lock_timeout = {int(busy_timeout * 1000)}"))
         self._statements = Statements(self._engine.dialect)
         self._executor = ThreadPoolExecutor(int(settings["pool_size"]), thread_name_prefix="mastra-store")
-        self._closed = False
+        self._door = Door()
         try:
             if not self._unit(self._is_current, writes=False):
                 self._unit(lambda tx: migrate(tx, self.where), writes=True)
@@ -76,22 +93,23 @@ class PostgreSQLBackend:
                 # A read sees one moment of the database, however many statements it takes.
                 connection.isolation_level = IsolationLevel.READ_COMMITTED if writes else IsolationLevel.REPEATABLE_READ
                 with connection.cursor() as cursor:
-                    result = work(Tx(cursor, self._statements, "postgresql", self._clock()))
+                    tx = Tx(cursor, self._statements, "postgresql", self._clock())
+                    if writes and self._set_each_time:
+                        tx.run(self._lock_timeout)
+                    result = work(tx)
                 committing = True
                 connection.commit()
             except psycopg.Error as error:
-                lost = connection.closed or connection.broken
-                if lost:
-                    pooled.invalidate(error)
-                    self._engine.dispose()  # its sisters are as dead
-                else:
-                    connection.rollback()
-                if remaining and ((lost and not committing) or error.sqlstate in RETRIED):
+                lost = self._undo(pooled, connection, error)
+                unsure = lost and committing and writes
+                if remaining and ((lost and not unsure) or error.sqlstate in RETRIED):
                     continue
-                raise map_postgresql(error, self.where) from error
-            except BaseException:
-                if not connection.closed:
-                    connection.rollback()
+                mapped = map_postgresql(error, self.where)
+                if unsure:
+                    mapped = type(mapped)(f"{mapped} The commit was under way: it may or may not have been written.")
+                raise mapped from error
+            except BaseException as error:
+                self._undo(pooled, connection, error)
                 raise
             else:
                 return result
@@ -99,18 +117,33 @@ class PostgreSQLBackend:
                 pooled.close()
         raise AssertionError("the last try returns or raises")
 
+    def _undo(self, pooled: PoolProxiedConnection, connection: psycopg.Connection[Any], error: BaseException) -> bool:
+        """Roll back; return whether the connection was lost."""
+        with suppress(psycopg.Error):
+            connection.rollback()
+        if not connection.closed and not connection.broken:
+            return False
+        pooled.invalidate(error)
+        self._engine.dispose()  # its sisters are as dead
+        return True
+
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in the calling thread."""
-        if self._closed:
-            raise StoreClosedError
-        handler = HANDLERS[type(operation)]
-        return self._unit(lambda tx: cast("T", handler(tx, operation)), writes=operation.writes)
+        with self._door:
+            return self._run(operation)
+
+    def _run(self, operation: Operation[T]) -> T:
+        handler = handler_of(operation)
+        return self._unit(lambda tx: handler(tx, operation), writes=operation.writes)
 
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Run an operation elsewhere; never blocks."""
-        if self._closed:
+        if self._door.closed:
             raise StoreClosedError
-        return self._executor.submit(self.run, operation)
+        try:
+            return self._executor.submit(self._run, operation)
+        except RuntimeError as error:  # closed in this moment
+            raise StoreClosedError from error
 
     def map_error(self, error: Exception) -> Exception:
         """Return the package's error for one of the driver's."""
@@ -122,6 +155,14 @@ class PostgreSQLBackend:
 
     def close(self) -> None:
         """Wait for the units under way and close every connection."""
-        self._closed = True
+        self._door.close()
         self._executor.shutdown(wait=True)
         self._engine.dispose()
+
+
+def _setter(statement: str) -> Callable[[psycopg.Connection[Any], object], None]:
+    def on_connect(connection: psycopg.Connection[Any], _record: object) -> None:
+        with connection.transaction():
+            connection.execute(statement)
+
+    return on_connect

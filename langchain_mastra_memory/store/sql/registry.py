@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.store.base import Operation
 
 if TYPE_CHECKING:
@@ -30,3 +31,17 @@ def handles(operation: type[Op]) -> Callable[[Callable[[Tx, Op], T]], Callable[[
         return function
 
     return register
+
+
+def handler_of(operation: Operation[T]) -> Callable[[Tx, Operation[T]], T]:
+    """Return the body of an operation.
+
+    Raises:
+        ConfigurationError: The SQL stores have no such operation.
+    """
+    handler = HANDLERS.get(type(operation))
+    if handler is None:
+        raise ConfigurationError(
+            f"the SQL stores cannot run {type(operation).__name__}: no handler is registered for it"
+        )
+    return handler

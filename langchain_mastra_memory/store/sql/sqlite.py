@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import sqlalchemy as sa
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import QueuePool
 
-from langchain_mastra_memory.errors import StoreClosedError, StoreCorruptError, StoreUnavailableError
+from langchain_mastra_memory.errors import (
+    StoreClosedError,
+    StoreCorruptError,
+    StoreLockedError,
+    StoreUnavailableError,
+)
 from langchain_mastra_memory.store.base import Operation
+from langchain_mastra_memory.store.sql.door import Door
 from langchain_mastra_memory.store.sql.failures import map_sqlite
 from langchain_mastra_memory.store.sql.migrate import check_version, migrate, migrations
-from langchain_mastra_memory.store.sql.registry import HANDLERS
+from langchain_mastra_memory.store.sql.registry import handler_of
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
 from langchain_mastra_memory.store.sql.writer import WriteQueue
 
@@ -50,7 +57,7 @@ class SQLiteBackend:
         self._queue = WriteQueue(self._open_connection)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="mastra-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="mastra-read")
-        self._closed = False
+        self._door = Door()
         try:
             self._migrate()
         except BaseException:
@@ -99,10 +106,14 @@ class SQLiteBackend:
             connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
 
+        if not self._in_memory:
+            connection.execute("PRAGMA query_only=ON")  # a read that writes would lose it without a word
+
     def _open_connection(self) -> sqlite3.Connection:
         connection = self._engine.raw_connection()
         driver = _driver(connection)
         connection.detach()
+        driver.execute("PRAGMA query_only=OFF")
         return driver
 
     def _migrate(self) -> None:
@@ -129,7 +140,7 @@ class SQLiteBackend:
         return Tx(cursor, self._statements, "sqlite", self._clock())
 
     def _work(self, operation: Operation[T]) -> Callable[[sqlite3.Cursor], T]:
-        handler = HANDLERS[type(operation)]
+        handler = handler_of(operation)
 
         def work(cursor: sqlite3.Cursor) -> T:
             # A cursor of its own: the caller's holds the transaction, and a result left open would hold the commit.
@@ -143,7 +154,10 @@ class SQLiteBackend:
         return work
 
     def _read(self, work: Callable[[sqlite3.Cursor], T]) -> T:
-        connection = self._engine.raw_connection()
+        try:
+            connection = self._engine.raw_connection()
+        except PoolTimeoutError as error:
+            raise StoreLockedError(f"{StoreLockedError.__doc__} [{self.where}: no free connection]") from error
         try:
             driver = _driver(connection)
             cursor = driver.cursor()
@@ -157,23 +171,33 @@ class SQLiteBackend:
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in the calling thread."""
-        if self._closed:
-            raise StoreClosedError
+        with self._door:
+            return self._run(operation)
+
+    def _run(self, operation: Operation[T]) -> T:
+        work = self._work(operation)
         try:
             if operation.writes or self._in_memory:
-                return self._queue.run(self._work(operation))
-            return self._read(self._work(operation))
+                return self._queue.run(work)
+            return self._read(work)
         except sqlite3.Error as error:
             raise map_sqlite(error, self.where) from error
 
     def submit(self, operation: Operation[T]) -> Future[T]:
         """Run an operation elsewhere; never blocks."""
-        if self._closed:
+        if self._door.closed:
             raise StoreClosedError
-        if not operation.writes and not self._in_memory:
-            return self._readers.submit(self.run, operation)
-        job = self._queue.submit(self._work(operation))
-        self._writer.submit(self._queue.settle, job)
+        try:
+            if not operation.writes and not self._in_memory:
+                return self._readers.submit(self._run, operation)
+            job = self._queue.submit(self._work(operation))
+            try:
+                self._writer.submit(self._queue.settle, job)
+            except RuntimeError:
+                job.future.cancel()
+                raise
+        except RuntimeError as error:  # closed in this moment
+            raise StoreClosedError from error
         return job.future
 
     def map_error(self, error: Exception) -> Exception:
@@ -182,7 +206,7 @@ class SQLiteBackend:
 
     def close(self) -> None:
         """Commit what waits and close every connection."""
-        self._closed = True
+        self._door.close()
         self._writer.shutdown(wait=True)
         self._readers.shutdown(wait=True)
         self._queue.close()

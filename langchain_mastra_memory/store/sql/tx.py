@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 
 from langchain_mastra_memory.store.sql.values import ESCAPE, decode_text, encode_text
@@ -84,25 +84,16 @@ def insert_row(table: sa.Table, *columns: str) -> sa.Insert:
 def upsert(table: sa.Table, keys: Sequence[str], columns: Sequence[str]) -> sa.Insert:
     """Return an insert of keys and columns that overwrites the columns of a row with the same keys.
 
-    With no columns the row that is there stays. Both engines read the same `ON CONFLICT`.
+    With no columns the row that is there stays. Both engines read the same `ON CONFLICT`, and SQLite's compiler reads
+    PostgreSQL's construct.
     """
-    return _Upsert(table, tuple(keys), tuple(columns)).statement()
-
-
-class _Upsert:
-    """Builds the statement: SQLite's construct compiles to SQL that PostgreSQL reads as well, see `Prepared`."""
-
-    def __init__(self, table: sa.Table, keys: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        self.table, self.keys, self.columns = table, keys, columns
-
-    def statement(self) -> sa.Insert:
-        names = (*self.keys, *self.columns)
-        insert = sqlite.insert(self.table).values({n: sa.bindparam(n, type_=self.table.c[n].type) for n in names})
-        if not self.columns:
-            return insert.on_conflict_do_nothing(index_elements=list(self.keys))
-        return insert.on_conflict_do_update(
-            index_elements=list(self.keys), set_={name: insert.excluded[name] for name in self.columns}
-        )
+    bound = {name: sa.bindparam(name, type_=table.c[name].type) for name in (*keys, *columns)}
+    insert = postgresql.insert(table).values(bound)
+    if not columns:
+        return insert.on_conflict_do_nothing(index_elements=list(keys))
+    return insert.on_conflict_do_update(
+        index_elements=list(keys), set_={name: insert.excluded[name] for name in columns}
+    )
 
 
 class Prepared:
@@ -237,9 +228,12 @@ class Tx:
         self._cursor.execute(f"SAVEPOINT {name}")
         try:
             yield
-        except BaseException:
-            self._cursor.execute(f"ROLLBACK TO SAVEPOINT {name}")
-            self._cursor.execute(f"RELEASE SAVEPOINT {name}")
+        except BaseException as error:
+            try:
+                self._cursor.execute(f"ROLLBACK TO SAVEPOINT {name}")
+                self._cursor.execute(f"RELEASE SAVEPOINT {name}")
+            except Exception:  # noqa: BLE001 - the whole transaction is gone (disk full, lost connection): say why
+                raise error from None
             raise
         else:
             self._cursor.execute(f"RELEASE SAVEPOINT {name}")

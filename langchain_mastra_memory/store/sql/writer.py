@@ -10,9 +10,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Generic, TypeVar
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -23,11 +24,21 @@ GROUP: Final = 64
 class Job(Generic[T]):
     """A unit of work that waits for the writer. Its future is done when it is committed, or has failed."""
 
-    __slots__ = ("future", "work")
+    __slots__ = ("abandoned", "future", "work")
 
     def __init__(self, work: Callable[[sqlite3.Cursor], T]) -> None:
         self.work = work
         self.future: Future[T] = Future()
+        self.abandoned = False
+
+    def wanted(self) -> bool:
+        """Tell whether it is still to be done, and take it away from whoever would cancel it."""
+        if self.abandoned or self.future.done():
+            return False
+        return self.future.running() or self.future.set_running_or_notify_cancel()
+
+
+Outcome: TypeAlias = tuple[Job[Any], Any, "Exception | None"]
 
 
 class WriteQueue:
@@ -37,13 +48,17 @@ class WriteQueue:
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
         self._jobs: deque[Job[Any]] = deque()
-        self.seat = threading.Lock()
+        self._seat = threading.Lock()
+        self._seated: int | None = None
 
     def run(self, work: Callable[[sqlite3.Cursor], T]) -> T:
         """Run a job and wait for its commit."""
-        job = Job(work)
-        self._jobs.append(job)
-        self.settle(job)
+        job = self.submit(work)
+        try:
+            self.settle(job)
+        except BaseException:
+            job.abandoned = True  # interrupted: nobody is to do it behind the caller's back, if it is not done yet
+            raise
         return job.future.result()
 
     def submit(self, work: Callable[[sqlite3.Cursor], T]) -> Job[T]:
@@ -53,43 +68,53 @@ class WriteQueue:
         return job
 
     def settle(self, job: Job[Any]) -> None:
-        """Return when a job is done, having done what was waiting if nobody else did."""
+        """Return when a job is done, having done what was waiting if nobody else did.
+
+        Raises:
+            RuntimeError: Called from inside a unit of work, which would wait for itself.
+        """
+        if self._seated == threading.get_ident():
+            raise RuntimeError("a unit of work (or a signal handler during one) called the store, which waits for it")
         while not job.future.done():
-            with self.seat:
+            with self._seat:
                 if not job.future.done():
                     self._commit_group()
 
     def close(self) -> None:
         """Do what waits and close the connection."""
-        with self.seat:
+        with self._seat:
             while self._jobs:
                 self._commit_group()
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _next_group(self) -> list[Job[Any]]:
-        group: list[Job[Any]] = []
-        while self._jobs and len(group) < GROUP:
-            job = self._jobs.popleft()
-            if job.future.set_running_or_notify_cancel():
-                group.append(job)
-        return group
+            self._disconnect()
 
     def _commit_group(self) -> None:
-        group = self._next_group()
+        group: list[Job[Any]] = []
+        self._seated = threading.get_ident()
         try:
+            self._take(group)
             if len(group) > 1:
                 self._together(group)
             # Left undone: the lonely job, or a group whose transaction SQLite undid as a whole.
             for job in group:
                 if not job.future.done():
                     self._alone(job)
-        except BaseException as stopped:  # a KeyboardInterrupt in this thread must not leave the others waiting
-            for job in group:
-                if not job.future.done():
-                    job.future.set_exception(stopped)
+        except BaseException:  # an interrupt in this thread is no affair of the others: their own threads go on
+            self._put_back(group)
             raise
+        finally:
+            self._seated = None
+
+    def _take(self, group: list[Job[Any]]) -> None:
+        while self._jobs and len(group) < GROUP:
+            job = self._jobs[0]
+            if job.wanted():
+                group.append(job)  # before it leaves the queue: an interrupt in between must not lose it
+            self._jobs.popleft()
+
+    def _put_back(self, group: list[Job[Any]]) -> None:
+        if group and self._jobs and self._jobs[0] is group[-1]:
+            group.pop()
+        self._jobs.extendleft(job for job in reversed(group) if not job.future.done())
 
     def _cursor(self) -> sqlite3.Cursor:
         if self._connection is None:
@@ -97,53 +122,82 @@ class WriteQueue:
         return self._connection.cursor()
 
     def _alone(self, job: Job[Any]) -> None:
+        outcomes: list[Outcome] = []
         try:
             cursor = self._cursor()
             cursor.execute("BEGIN IMMEDIATE")
-            try:
-                result = job.work(cursor)
-                cursor.execute("COMMIT")
-            except BaseException:
-                self._rollback(cursor)
-                raise
+            with self._transaction(cursor, outcomes):
+                outcomes.append((job, job.work(cursor), None))
         except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the job
             job.future.set_exception(error)
-        else:
-            job.future.set_result(result)
 
     def _together(self, group: list[Job[Any]]) -> None:
         """Try a group in one transaction; jobs that are left undone are to be run alone."""
-        outcomes: list[tuple[Job[Any], Any, Exception | None]] = []
+        outcomes: list[Outcome] = []
         try:
             cursor = self._cursor()
             cursor.execute("BEGIN IMMEDIATE")
-        except Exception:  # noqa: BLE001 - each job meets it again alone, and reports it
+        except Exception as error:  # noqa: BLE001 - each would meet it alone, and after the same wait for a lock
+            _report([(job, None, error) for job in group])
             return
         try:
-            for job in group:
-                cursor.execute("SAVEPOINT job")
-                try:
-                    outcomes.append((job, job.work(cursor), None))
-                except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the job
-                    if not cursor.connection.in_transaction:
-                        return  # SQLite undid everything (disk full, I/O error): one by one, then
-                    cursor.execute("ROLLBACK TO job")
-                    outcomes.append((job, None, error))
-                cursor.execute("RELEASE job")
-            cursor.execute("COMMIT")
-        except sqlite3.Error:
-            self._rollback(cursor)
+            with self._transaction(cursor, outcomes):
+                for job in group:
+                    cursor.execute("SAVEPOINT job")
+                    try:
+                        outcomes.append((job, job.work(cursor), None))
+                    except Exception as error:
+                        if not cursor.connection.in_transaction:
+                            raise  # SQLite undid everything (disk full, I/O error): one by one, then
+                        cursor.execute("ROLLBACK TO job")
+                        outcomes.append((job, None, error))
+                    cursor.execute("RELEASE job")
+        except Exception:  # noqa: BLE001 - the commit failed, or a job took the others with it: each shows alone
             return
-        except BaseException:
-            self._rollback(cursor)
-            raise
-        for job, result, failure in outcomes:
-            if failure is None:
-                job.future.set_result(result)
-            else:
-                job.future.set_exception(failure)
 
-    @staticmethod
-    def _rollback(cursor: sqlite3.Cursor) -> None:
-        if cursor.connection.in_transaction:
-            cursor.execute("ROLLBACK")
+    @contextmanager
+    def _transaction(self, cursor: sqlite3.Cursor, outcomes: list[Outcome]) -> Iterator[None]:
+        """Commit and report the outcomes, or roll back. An interrupt leaves no doubt about which of the two it was."""
+        committing = False
+        try:
+            yield
+            committing = True
+            cursor.execute("COMMIT")
+        except BaseException as error:
+            if committing and not cursor.connection.in_transaction and not isinstance(error, sqlite3.Error):
+                _report(outcomes)
+            else:
+                self._rollback(cursor)
+            raise
+        _report(outcomes)
+
+    def _rollback(self, cursor: sqlite3.Cursor) -> None:
+        try:
+            if cursor.connection.in_transaction:
+                cursor.execute("ROLLBACK")
+        except sqlite3.Error:  # a connection that cannot even roll back is of no use to the next job
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _report(outcomes: Sequence[Outcome]) -> None:
+    """Tell each waiter how its job ended, even when an interrupt falls in between."""
+    try:
+        _tell(outcomes)
+    except BaseException:
+        _tell(outcomes)
+        raise
+
+
+def _tell(outcomes: Sequence[Outcome]) -> None:
+    for job, result, error in outcomes:
+        if job.future.done():
+            continue
+        if error is None:
+            job.future.set_result(result)
+        else:
+            job.future.set_exception(error)
