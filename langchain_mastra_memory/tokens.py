@@ -21,6 +21,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -179,6 +180,12 @@ class TokenCounter:
                 if known is None:
                     known = _ENCODERS[self.encoding] = _load(self.encoding)
         return known
+
+
+@cache
+def default_counter() -> TokenCounter:
+    """Return the process's own counter for `o200k_base`: memories share what it has counted."""
+    return TokenCounter()
 
 
 async def ready(counter: TokenCounter, io: IO) -> TokenCounter:

@@ -120,6 +120,8 @@ class Contribution:
         recalled_same: Messages of this thread that were found; whole tool pairs, oldest first.
         observations: The observation log, the current task, the suggested response: one layer each, in that order.
         continuation: Said once before the history, when observations replaced older messages.
+        volatile: What changes from turn to turn anyway, such as today's date: last in the system text, or in the
+            block before the new message.
         covered_upto: Messages of this thread's view with `seq <=` this are in the observations and left out.
         covered_ids: Messages without a seq yet (the running turn) that are in the observations and left out.
         pinned: Ids that stay in the prompt although covered.
@@ -133,6 +135,7 @@ class Contribution:
     recalled_same: tuple[StoredMessage, ...] = ()
     observations: tuple[Layer, ...] = ()
     continuation: Layer | None = None
+    volatile: tuple[Layer, ...] = ()
     covered_upto: int | None = None
     covered_ids: frozenset[str] = frozenset()
     pinned: frozenset[str] = frozenset()
@@ -152,6 +155,7 @@ class Contribution:
                 recalled_same=whole.recalled_same + part.recalled_same,
                 observations=whole.observations + part.observations,
                 continuation=part.continuation or whole.continuation,
+                volatile=whole.volatile + part.volatile,
                 covered_upto=part.covered_upto if part.covered_upto is not None else whole.covered_upto,
                 covered_ids=whole.covered_ids | part.covered_ids,
                 pinned=whole.pinned | part.pinned,
@@ -173,6 +177,7 @@ class Layers:
         recalled_other: Messages of other threads.
         observations: The observation log and its hints.
         continuation: Said before the history when observations replaced messages.
+        volatile: What changes from turn to turn anyway.
         conversation: History, recalled messages and signals by seq, then the call's context, then the running turn.
     """
 
@@ -182,6 +187,7 @@ class Layers:
     recalled_other: Layer | None = None
     observations: tuple[Layer, ...] = ()
     continuation: Layer | None = None
+    volatile: tuple[Layer, ...] = ()
     conversation: tuple[Item, ...] = ()
 
     def without(self, drop: frozenset[str]) -> Layers:
