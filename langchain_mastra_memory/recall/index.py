@@ -1,0 +1,317 @@
+"""The index of one scope in memory: terms, lengths, places and vectors of its messages, as arrays.
+
+A scope is a thread or all threads of a resource. The index is made of rows that the store gives, grows by new rows,
+and drops and reloads a thread whose messages were edited. Nothing derived is stored: which rows are visible on a
+thread's branch is a mask, and the statistics of the ranking are those of the visible rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from langchain_mastra_memory.recall.options import Weights
+from langchain_mastra_memory.recall.ranking import Doubles, Ints, Match, View
+from langchain_mastra_memory.recall.terms import COUNT_MASK, HASH_MASK
+from langchain_mastra_memory.recall.vectors import Floats, QueryVector, unpack
+
+_MERGE_SHARE: Final = 8  # the tail is merged when it is more than an eighth of the index
+_DEAD_SHARE: Final = 3  # dropped rows are swept when they are more than a third
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """A message's entry: `(id, thread key, seq, branch, term blob)`; ids follow commit order inside a thread."""
+
+    id: int
+    thread: int
+    seq: int
+    branch: int
+    terms: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRow:
+    """A chunk's vector: `(id, text id, int8 bytes, scale)`."""
+
+    id: int
+    text: int
+    v: bytes
+    scale: float
+
+
+Path = tuple[tuple[int, int], ...]
+"""What is visible of a thread: `((branch, last seq seen), ...)`, its own branch and the ancestors."""
+
+
+@dataclass(slots=True)
+class _Postings:
+    """Terms with their counts, sorted, and the row of each."""
+
+    terms: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, dtype=np.uint32))
+    rows: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+
+    @classmethod
+    def of(cls, terms: npt.NDArray[np.uint32], rows: npt.NDArray[np.int32]) -> _Postings:
+        order = np.argsort(terms, kind="stable")
+        return cls(terms[order], rows[order])
+
+    def find(self, term: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+        low = int(np.searchsorted(self.terms, np.uint32(term), side="left"))
+        high = int(np.searchsorted(self.terms, np.uint32(term | COUNT_MASK), side="right"))
+        return self.rows[low:high], self.terms[low:high] & np.uint32(COUNT_MASK)
+
+    @property
+    def nbytes(self) -> int:
+        return self.terms.nbytes + self.rows.nbytes
+
+
+def split_blobs(blobs: Sequence[bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the terms of many blobs in one array, how many each has, and their lengths in terms."""
+    flat = np.frombuffer(b"".join(blobs), dtype="<u4").astype(np.uint32, copy=False)
+    sizes = np.fromiter((len(blob) // 4 for blob in blobs), dtype=np.int64, count=len(blobs))
+    starts = np.cumsum(sizes) - sizes
+    lengths = flat[starts].astype(np.int64)
+    keep = np.ones(len(flat), dtype=np.bool_)
+    keep[starts] = False
+    return flat[keep], sizes - 1, lengths
+
+
+class ScopeIndex:
+    """The index of one scope. Not safe to change from two threads at once; its owner locks it.
+
+    Args:
+        weights: The formula's numbers.
+    """
+
+    def __init__(self, weights: Weights | None = None) -> None:
+        self.weights = weights or Weights()
+        self._ids: Ints = np.empty(0, dtype=np.int64)
+        self._thread: Ints = np.empty(0, dtype=np.int64)
+        self._seq: Ints = np.empty(0, dtype=np.int64)
+        self._branch: Ints = np.empty(0, dtype=np.int64)
+        self._length: Ints = np.empty(0, dtype=np.int64)
+        self._alive: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
+        self._base = _Postings()
+        self._tail = _Postings()
+        self._matrix: list[Floats] = []
+        self._scales: Doubles = np.empty(0)
+        self._vector_row: Ints = np.empty(0, dtype=np.int64)
+        self._paths: dict[int, Path] = {}
+        self._view: View | None = None
+
+    def __len__(self) -> int:
+        return int(self._alive.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, in bytes."""
+        arrays = (self._ids, self._thread, self._seq, self._branch, self._length, self._scales, self._vector_row)
+        view = 0 if self._view is None else 8 * 8 * len(self._view)
+        postings = self._base.nbytes + self._tail.nbytes
+        return sum(a.nbytes for a in arrays) + postings + sum(m.nbytes for m in self._matrix) + view
+
+    @property
+    def threads(self) -> frozenset[int]:
+        """The keys of the threads that it holds."""
+        return frozenset(self._paths)
+
+    def place(self, thread: int, path: Path) -> None:
+        """Set where a thread stands."""
+        if self._paths.get(thread) != path:
+            self._paths[thread] = path
+            self._view = None
+
+    def add(self, rows: Sequence[TextRow]) -> None:
+        """Add messages. Their ids are larger than those of the same thread that are there."""
+        if not rows:
+            return
+        start = len(self._ids)
+        terms, sizes, lengths = split_blobs([row.terms for row in rows])
+        owners = np.repeat(np.arange(start, start + len(rows), dtype=np.int32), sizes)
+        self._ids = np.append(self._ids, np.fromiter((r.id for r in rows), np.int64, len(rows)))
+        self._thread = np.append(self._thread, np.fromiter((r.thread for r in rows), np.int64, len(rows)))
+        self._seq = np.append(self._seq, np.fromiter((r.seq for r in rows), np.int64, len(rows)))
+        self._branch = np.append(self._branch, np.fromiter((r.branch for r in rows), np.int64, len(rows)))
+        self._length = np.append(self._length, lengths)
+        self._alive = np.append(self._alive, np.ones(len(rows), dtype=np.bool_))
+        tail = np.append(self._tail.terms, terms), np.append(self._tail.rows, owners)
+        if len(tail[0]) * _MERGE_SHARE > len(self._base.terms):
+            merged = np.append(self._base.terms, tail[0]), np.append(self._base.rows, tail[1])
+            self._base, self._tail = _Postings.of(*merged), _Postings()
+        else:
+            self._tail = _Postings.of(*tail)
+        self._view = None
+
+    def add_vectors(self, rows: Sequence[VectorRow]) -> None:
+        """Add vectors of messages that are there; others are left out."""
+        if not rows:
+            return
+        where = self._rows_of(np.fromiter((r.text for r in rows), np.int64, len(rows)))
+        keep = np.flatnonzero(where >= 0)
+        if not len(keep):
+            return
+        dimension = len(rows[0].v)
+        if self._matrix and self._matrix[0].shape[1] != dimension:
+            self.drop_vectors()
+        self._matrix.append(unpack([rows[i].v for i in keep.tolist()], dimension))
+        self._scales = np.append(self._scales, [rows[i].scale for i in keep.tolist()])
+        self._vector_row = np.append(self._vector_row, where[keep])
+        if len(self._matrix) > 16:  # a save adds a small block; many of them cost a product each
+            self._matrix = [np.concatenate(self._matrix)]
+
+    def drop_vectors(self) -> None:
+        """Forget the vectors."""
+        self._matrix, self._scales = [], np.empty(0)
+        self._vector_row = np.empty(0, dtype=np.int64)
+
+    def drop_thread(self, thread: int) -> None:
+        """Forget a thread and everything of it."""
+        self._paths.pop(thread, None)
+        self._alive &= self._thread != thread
+        self._view = None
+        if (len(self._alive) - len(self)) * _DEAD_SHARE > len(self._alive):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop the dead rows from the arrays."""
+        new = np.cumsum(self._alive) - 1
+        for name in ("_ids", "_thread", "_seq", "_branch", "_length"):
+            setattr(self, name, getattr(self, name)[self._alive])
+        for name in ("_base", "_tail"):
+            postings: _Postings = getattr(self, name)
+            keep = self._alive[postings.rows]
+            setattr(self, name, _Postings(postings.terms[keep], new[postings.rows[keep]].astype(np.int32)))
+        if self._matrix:
+            keep = self._alive[self._vector_row]
+            self._matrix = [np.concatenate(self._matrix)[keep]]
+            self._scales, self._vector_row = self._scales[keep], new[self._vector_row[keep]]
+        self._alive = np.ones(len(self._ids), dtype=np.bool_)
+
+    def _rows_of(self, ids: Ints) -> Ints:
+        """Return the live row of each id, -1 for an id that is not there."""
+        live = np.flatnonzero(self._alive)  # a thread that was reloaded has its ids twice, dead and alive
+        if not len(live):
+            return np.full(len(ids), -1, dtype=np.int64)
+        live = live[np.argsort(self._ids[live], kind="stable")]
+        found = live[np.minimum(np.searchsorted(self._ids[live], ids), len(live) - 1)]
+        return np.where(self._ids[found] == ids, found, -1)
+
+    def view(self, paths: Mapping[int, Path] | None = None, threads: Iterable[int] | None = None) -> View:
+        """Return the visible messages.
+
+        Args:
+            paths: Other positions than the present ones, by thread key (a fork, an old checkpoint).
+            threads: Only these threads; None means all.
+        """
+        if paths is None and threads is None:
+            if self._view is None:
+                self._view = self._make_view(self._paths)
+            return self._view
+        wanted = self._paths | dict(paths or {})
+        if threads is not None:
+            chosen = set(threads)
+            wanted = {key: path for key, path in wanted.items() if key in chosen}
+        return self._make_view(wanted)
+
+    def _make_view(self, paths: Mapping[int, Path]) -> View:
+        rows = np.flatnonzero(self._alive)
+        order = np.lexsort((self._branch[rows], self._seq[rows], self._thread[rows]))
+        rows = rows[order]
+        thread, seq, branch = self._thread[rows], self._seq[rows], self._branch[rows]
+        edges = np.flatnonzero(np.diff(thread)) + 1
+        visible = np.zeros(len(rows), dtype=np.bool_)
+        for start, end in pairwise([0, *edges.tolist(), len(rows)]):
+            if start < end and (path := paths.get(int(thread[start]))):
+                visible[start:end] = _visible(seq[start:end], branch[start:end], path)
+        rows, thread = rows[visible], thread[visible]
+        number = np.zeros(len(rows), dtype=np.int64)
+        np.cumsum(np.diff(thread) != 0, out=number[1:])
+        return View(
+            rows=rows,
+            thread=number,
+            length=self._length[rows].astype(np.float64),
+            age=self._ids[rows],
+            weights=self.weights,
+        )
+
+    def matches(self, view: View, terms: Sequence[int]) -> list[Match]:
+        """Return where each term of a query occurs in a view."""
+        places = np.full(len(self._ids), -1, dtype=np.int64)
+        places[view.rows] = np.arange(len(view))
+        found = []
+        for term in terms:
+            base, tail = self._base.find(term & HASH_MASK), self._tail.find(term & HASH_MASK)
+            at = places[np.append(base[0], tail[0])]
+            counts = np.append(base[1], tail[1]).astype(np.float64)
+            keep = at >= 0
+            found.append(Match(at[keep], counts[keep]))
+        return found
+
+    def cosines(self, view: View, query: QueryVector) -> Doubles | None:
+        """Return the best cosine of each message of a view, NaN without a vector; None when no message has one."""
+        if not self._matrix:
+            return None
+        chunks = np.concatenate([query.cosines(block, scales) for block, scales in self._blocks()])
+        by_row = np.full(len(self._ids), -np.inf)
+        np.maximum.at(by_row, self._vector_row, chunks)
+        by_row[np.isneginf(by_row)] = np.nan
+        found = by_row[view.rows]
+        return None if np.isnan(found).all() else found
+
+    def _blocks(self) -> Iterable[tuple[Floats, Doubles]]:
+        start = 0
+        for block in self._matrix:
+            yield block, self._scales[start : start + len(block)]
+            start += len(block)
+
+    @property
+    def dimension(self) -> int | None:
+        """The length of its vectors; None when it has none."""
+        return self._matrix[0].shape[1] if self._matrix else None
+
+    def where(self, view: View, places: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Return `(thread key, seq, branch)` of positions of a view."""
+        rows = view.rows[np.asarray(places, dtype=np.int64)]
+        return list(
+            zip(self._thread[rows].tolist(), self._seq[rows].tolist(), self._branch[rows].tolist(), strict=True)
+        )
+
+    def candidates(self, view: View, found: Mapping[int, float]) -> Doubles | None:
+        """Return cosines of a view from the K candidates of an outside index, the others with the K-th cosine.
+
+        Args:
+            view: The visible messages.
+            found: Text id to cosine. Ids that are not in the view are left out: deleted, foreign or another branch's.
+        """
+        if not found or not len(view):
+            return None
+        floor = min(found.values())
+        order = np.argsort(view.age, kind="stable")
+        ids = np.fromiter(found, np.int64, len(found))
+        at = np.minimum(np.searchsorted(view.age, ids, sorter=order), len(view) - 1)
+        places = order[at]
+        known = view.age[places] == ids
+        cosines = np.full(len(view), floor)
+        cosines[places[known]] = np.fromiter(found.values(), np.float64, len(found))[known]
+        return cosines
+
+
+def _visible(seq: Ints, branch: Ints, path: Path) -> npt.NDArray[np.bool_]:
+    """Return which rows of a thread, sorted by (seq, branch), a path sees."""
+    seen = np.zeros(len(seq), dtype=np.bool_)
+    for number, cut in path:
+        seen |= (branch == number) & (seq <= cut)
+    if (seq[1:] == seq[:-1]).any():
+        # The highest branch wins a seq: of equal neighbours among the seen rows, the last.
+        kept = np.flatnonzero(seen)
+        last = np.ones(len(kept), dtype=np.bool_)
+        last[:-1] = seq[kept][1:] != seq[kept][:-1]
+        seen = np.zeros(len(seq), dtype=np.bool_)
+        seen[kept[last]] = True
+    return seen
