@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from langchain_mastra_memory.memory import Memory
 
 POSTGRES_FOLDER = pytest.StashKey[PostgresFolder]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the order be shuffled: tests must not need each other."""
+    parser.addoption(
+        "--shuffle", metavar="SEED", default=None, help="run the tests in a random order, made of this seed"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,8 +42,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         folder.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs PostgreSQL, so that `-m "not postgres"` leaves it out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs PostgreSQL, so that `-m "not postgres"` leaves it out; shuffle when told to."""
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        # Every worker must come to the same order, so the seed is all that it depends on.
+        items.sort(key=lambda item: item.nodeid)
+        random.Random(seed).shuffle(items)
     for item in items:
         if "postgres_url" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgres)
