@@ -22,6 +22,7 @@ _SQLITE: Final[dict[str, type[StoreError]]] = {
     "SQLITE_BUSY": StoreLockedError,
     "SQLITE_LOCKED": StoreLockedError,
     "SQLITE_FULL": StoreFullError,
+    "SQLITE_IOERR_SHMSIZE": StoreFullError,  # no room for the -shm file; before the general SQLITE_IOERR
     "SQLITE_READONLY": StoreReadOnlyError,
     "SQLITE_PERM": StoreReadOnlyError,
     "SQLITE_CORRUPT": StoreCorruptError,
