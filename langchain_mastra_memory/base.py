@@ -63,7 +63,10 @@ class MemoryOptions:
             "recall": self.semantic_recall,
             "observation": self.observational_memory,
         }
-        return frozenset(name for name, options in on.items() if options is not None)
+        names = {name for name, options in on.items() if options is not None}
+        if self.working_memory is not None:
+            names.add(f"working_memory:{self.working_memory.scope}")
+        return frozenset(names)
 
 
 class MemoryBase:

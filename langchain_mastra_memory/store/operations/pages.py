@@ -1,0 +1,151 @@
+"""The operations on working-memory pages: reading the one that holds, and appending a version.
+
+A page is append-only: every change is a version with its own number, and says what wrote it and after which message it
+holds. The store compares versions and keeps text; what an update does to a page is decided before
+(`working_memory.rules`), so that no schema and no user code runs inside a transaction, and a store that encrypts needs
+to know nothing of JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from langchain_mastra_memory.store.base import Group, Operation
+
+Writer = Literal["tool", "code", "node", "observer", "metadata", "clone", "import"]
+"""What wrote a version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageOwner:
+    """Whose page it is.
+
+    Attributes:
+        scope: `resource`: the page of `resource_id`. `thread`: the page of `thread_id`.
+        resource_id: The resource; in thread scope it is checked against the thread's owner when given.
+        thread_id: The thread; in resource scope the thread that a write comes from, or None.
+    """
+
+    scope: Literal["resource", "thread"]
+    resource_id: str | None = None
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where in a conversation a page of thread scope is looked at; a page of resource scope ignores it.
+
+    Attributes:
+        position: (branch, head) in the archive. None: where the thread stands now, unless `ids` are given.
+        checkpoint_id: The position of this checkpoint instead.
+        ids: Ids of messages that the run sees beside the archive: its own, not archived yet. With `ids` and no
+            position, nothing of the archive is in view.
+    """
+
+    position: tuple[int, int] | None = None
+    checkpoint_id: str | None = None
+    ids: tuple[str, ...] | None = None
+
+
+HERE = Where()
+"""Where the thread stands now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPage:
+    """A version of a page.
+
+    Attributes:
+        version: Its number, from 1; 0 is "no page yet".
+        text: The page; None when there is none, or when it was erased.
+        created_at: Microseconds UTC; 0 without a version.
+        writer: What wrote it; None without a version.
+    """
+
+    version: int = 0
+    text: str | None = None
+    created_at: int = 0
+    writer: Writer | None = None
+
+
+NO_PAGE = StoredPage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPage:
+    """What became of a write.
+
+    Attributes:
+        status: `written`; `repeated` (this call was applied before, nothing changed); `stale` (the page is not at the
+            expected version, nothing changed).
+        page: The page that holds now.
+        version: The version that this call wrote, now or before; 0 when stale.
+    """
+
+    status: Literal["written", "repeated", "stale"]
+    page: StoredPage
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetPage(Operation[StoredPage]):
+    """Return the page that holds; `NO_PAGE` where there is none, or the thread is missing or somebody else's.
+
+    Attributes:
+        owner: Whose page.
+        where: From where in the conversation.
+    """
+
+    group: ClassVar[Group] = "pages"
+    writes: ClassVar[bool] = False
+    owner: PageOwner
+    where: Where = HERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePage(Operation[SavedPage]):
+    """Append a version, if the page is still at the version that it was made from.
+
+    Running it twice is safe when it has a `call`: the second time changes nothing.
+
+    Attributes:
+        owner: Whose page. The resource is made where it is missing; the thread must be there (thread scope).
+        text: The new page; None erases it, older versions too.
+        expected: The version that the writer knows; None replaces whatever is there.
+        only_first: Write only where there is no page: otherwise the result is `stale`.
+        call: What asks, once for all retries and replays (a tool call of a message, a patch of a run).
+        writer: What kind of writer.
+        where: From where in the conversation the page is looked at (thread scope).
+        after_message: The id of the message after which it holds (thread scope), when it is not archived yet.
+            None: it holds after the newest message in view.
+
+    Raises:
+        ThreadNotFoundError: Thread scope: the thread is missing, or another resource's.
+        ThreadOwnershipError: Resource scope: the thread is another resource's.
+    """
+
+    group: ClassVar[Group] = "pages"
+    owner: PageOwner
+    text: str | None
+    expected: int | None = None
+    only_first: bool = False
+    call: str | None = None
+    writer: Writer = "code"
+    where: Where = HERE
+    after_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPages(Operation[list[StoredPage]]):
+    """Return the versions that are kept, newest first: all of a thread's, the newest hundred of a resource's.
+
+    Attributes:
+        owner: Whose page.
+        limit: At most so many.
+    """
+
+    group: ClassVar[Group] = "pages"
+    writes: ClassVar[bool] = False
+    owner: PageOwner
+    limit: int = 100
