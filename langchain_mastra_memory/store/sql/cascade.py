@@ -74,7 +74,9 @@ class WrittenRow:
         revision: 1, and one more for every edit.
         created_at: Microseconds UTC.
         outside: Whether it entered outside a run.
-        overrides: For an edit: the branch of the row that this one replaces in the view, if that is another row.
+        overrides: For an edit: the branch of the row whose place this one takes in the view of its branch, if that is
+            another row. Where an edit is for one line only, the old message is among the rows again, for each other
+            line that goes on seeing it.
     """
 
     seq: int
@@ -152,6 +154,10 @@ class Hook(Generic[P]):
         """Join: call `function` whenever this happens. Joining again under the same name replaces."""
         self._joined[f"{function.__module__}.{function.__qualname__}"] = function
         return function
+
+    def __bool__(self) -> bool:
+        """Tell whether anybody joined: what nobody looks at need not be built."""
+        return bool(self._joined)
 
     def fire(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call everything that joined."""
