@@ -60,7 +60,7 @@ else
 endif
 
 ifdef UV
-INSTALL = $(UV) pip install --quiet --python "$(BIN)/python"
+INSTALL = $(UV) pip install --quiet --compile-bytecode --python "$(BIN)/python"
 else
 INSTALL = $(BIN)/python -m pip install --quiet
 endif
