@@ -200,10 +200,11 @@ class both(_Face[S, P, T]):  # noqa: N801 - reads as a decorator
         ```
     """
 
-    @property
-    def twin(self) -> AsyncTwin[S, P, T]:
+    def __init__(self, body: Body[S, P, T]) -> None:
+        super().__init__(body)
+        # An instance attribute, not a property: type checkers would bind a descriptor that a property returns.
+        self.twin: AsyncTwin[S, P, T] = AsyncTwin(body)
         """The async face of the same body."""
-        return AsyncTwin(self.body)
 
     @overload
     def __get__(self, instance: None, owner: type) -> both[S, P, T]: ...

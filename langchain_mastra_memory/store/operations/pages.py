@@ -61,12 +61,14 @@ class StoredPage:
         text: The page; None when there is none, or when it was erased.
         created_at: Microseconds UTC; 0 without a version.
         writer: What wrote it; None without a version.
+        applied: The version that the asked-for call wrote; 0 when it was not applied, or none was asked for.
     """
 
     version: int = 0
     text: str | None = None
     created_at: int = 0
     writer: Writer | None = None
+    applied: int = 0
 
 
 NO_PAGE = StoredPage()
@@ -95,12 +97,14 @@ class GetPage(Operation[StoredPage]):
     Attributes:
         owner: Whose page.
         where: From where in the conversation.
+        call: Tell whether this call was applied already.
     """
 
     group: ClassVar[Group] = "pages"
     writes: ClassVar[bool] = False
     owner: PageOwner
     where: Where = HERE
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

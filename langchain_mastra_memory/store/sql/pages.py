@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import sqlalchemy as sa
@@ -137,12 +138,17 @@ def lock_resource(tx: Tx, resource_id: str) -> None:
 def get_page(tx: Tx, op: GetPage) -> StoredPage:
     """Read the page that holds."""
     if op.owner.scope == "resource":
-        return _newest_of_resource(tx, _resource(op.owner))
-    try:
-        thread = read_thread(tx, _thread(op.owner), op.owner.resource_id)
-    except ThreadNotFoundError:
-        return NO_PAGE
-    return _visible(tx, thread, op.where)
+        resource_id = _resource(op.owner)
+        page = _newest_of_resource(tx, resource_id)
+        done = _applied(tx, _CALL_OF_RESOURCE, op.call, resource_id)
+    else:
+        try:
+            thread = read_thread(tx, _thread(op.owner), op.owner.resource_id)
+        except ThreadNotFoundError:
+            return NO_PAGE
+        page = _visible(tx, thread, op.where)
+        done = _applied(tx, _CALL_OF_THREAD, op.call, thread.key)
+    return replace(page, applied=done) if done else page
 
 
 @handles(SavePage)
@@ -172,10 +178,9 @@ def _save_of_resource(tx: Tx, op: SavePage) -> SavedPage:
             raise ThreadOwnershipError(f"the thread {op.owner.thread_id[:80]!r} belongs to another resource")
     lock_resource(tx, resource_id)
     now = _newest_of_resource(tx, resource_id)
-    if op.call is not None:
-        done = tx.value(_CALL_OF_RESOURCE, {"asked_by": op.call, "owner": resource_id})
-        if done is not None:
-            return SavedPage(status="repeated", page=now, version=int(done))
+    done = _applied(tx, _CALL_OF_RESOURCE, op.call, resource_id)
+    if done:
+        return SavedPage(status="repeated", page=now, version=done)
     if _is_stale(op, now):
         return SavedPage(status="stale", page=now, version=0)
     version = int(tx.value(_LAST_OF_RESOURCE, {"owner": resource_id}) or 0) + 1
@@ -189,10 +194,9 @@ def _save_of_resource(tx: Tx, op: SavePage) -> SavedPage:
 def _save_of_thread(tx: Tx, op: SavePage) -> SavedPage:
     thread = lock_thread(tx, _thread(op.owner), op.owner.resource_id)
     now = _visible(tx, thread, op.where)
-    if op.call is not None:
-        done = tx.value(_CALL_OF_THREAD, {"asked_by": op.call, "owner": thread.key})
-        if done is not None:
-            return SavedPage(status="repeated", page=now, version=int(done))
+    done = _applied(tx, _CALL_OF_THREAD, op.call, thread.key)
+    if done:
+        return SavedPage(status="repeated", page=now, version=done)
     if _is_stale(op, now):
         return SavedPage(status="stale", page=now, version=0)
     branch, seq = (None, None) if op.after_message is not None else _anchor(tx, thread, op.where)
@@ -200,6 +204,10 @@ def _save_of_thread(tx: Tx, op: SavePage) -> SavedPage:
         tx, thread, op.text, op.writer, branch=branch, seq=seq, message_id=op.after_message, call=op.call
     )
     return SavedPage(status="written", page=page, version=page.version)
+
+
+def _applied(tx: Tx, statement: sa.Select[Any], call: str | None, owner: str | int) -> int:
+    return 0 if call is None else int(tx.value(statement, {"asked_by": call, "owner": owner}) or 0)
 
 
 def _is_stale(op: SavePage, now: StoredPage) -> bool:
