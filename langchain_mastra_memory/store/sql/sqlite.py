@@ -151,7 +151,20 @@ class SQLiteBackend:
                 own.close()
             return result
 
-        return work
+        return self._guarded(work) if self._in_memory and not operation.writes else work
+
+    @staticmethod
+    def _guarded(work: Callable[[sqlite3.Cursor], T]) -> Callable[[sqlite3.Cursor], T]:
+        """Return a read for the writer's connection, the only one that there is in memory: it must not write."""
+
+        def guarded(cursor: sqlite3.Cursor) -> T:
+            cursor.execute("PRAGMA query_only=ON")
+            try:
+                return work(cursor)
+            finally:
+                cursor.execute("PRAGMA query_only=OFF")
+
+        return guarded
 
     def _read(self, work: Callable[[sqlite3.Cursor], T]) -> T:
         try:

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from langchain_mastra_memory.cli import app
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "langchain_mastra_memory.cli", *arguments],
+        cwd=cwd,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory) -> tuple[str, Path]:
+    """Return what the demonstration printed and its folder, played once."""
+    folder = tmp_path_factory.mktemp("demo")
+    finished = run("demo", cwd=folder)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    return finished.stdout, folder
+
+
+def section(output: str, start: str, end: str) -> str:
+    return output.split(start, 1)[1].split(end, 1)[0]
+
+
+def test_the_two_acts_are_played_by_two_processes(played):
+    output, _ = played
+    pids = re.findall(r"Process \d \(pid (\d+)\)", output)
+    assert len(set(pids)) == len(pids) == 2
+    assert str(os.getpid()) not in pids
+
+
+def test_it_says_that_the_model_is_scripted(played):
+    assert played[0].count("The chat model is scripted") == 2
+
+
+def test_the_second_process_answers_from_what_the_first_was_told(played):
+    assert "Ada is coming with Pixel the dog; no peanuts in the kitchen, please." in section(
+        played[0], "Process 2", "A fork"
+    )
+
+
+def test_it_shows_what_the_model_sees_layer_by_layer_and_that_it_was_true(played):
+    shown = section(played[0], "Process 2", "Ada's threads")
+    rows = {
+        line.split()[0]: line
+        for line in shown.splitlines()
+        if line.split()[:1] and line.split()[0] in {"instructions", "history", "turn", "total"}
+    }
+    assert set(rows) == {"instructions", "history", "turn", "total"}
+    assert re.search(r"history\s+6\s+\d+", rows["history"])
+    tokens = [int(re.findall(r"\s(\d+)(?=\s|$)", line)[-1]) if name == "total" else None for name, line in rows.items()]
+    assert max(token for token in tokens if token is not None) > 0
+    assert re.search(r"the model was sent exactly these 8 messages", shown)
+
+
+def test_it_lists_both_threads_of_the_user(played):
+    listed = section(played[0], "Ada's threads", "A fork")
+    assert re.search(r"trip-\w+\s+A weekend in Lisbon\s+8\s", listed)
+    assert re.search(r"report-\w+\s+Quarterly report\s+2\s", listed)
+
+
+def test_the_fork_does_not_know_what_came_later_and_the_line_that_was_left_does(played):
+    fork = section(played[0], "A fork", "The line that was left")
+    left = section(played[0], "The line that was left", "Two processes")
+    assert "Not that you have told me, Ada." in fork
+    assert "peanuts" not in fork
+    assert "Yes, to peanuts." in left
+    assert "3 lines" in left or "2 lines" in left
+
+
+def test_the_database_is_where_it_says_and_whole(played):
+    output, folder = played
+    path = folder / "memory-demo.db"
+    assert str(path) in output.replace("\n", "")
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_threads_lists_what_the_demonstration_left(played):
+    _, folder = played
+    finished = run("threads", "memory-demo.db", "--resource", "ada", cwd=folder)
+    assert finished.returncode == 0, finished.stderr
+    assert "A weekend in Lisbon" in finished.stdout
+    assert "2 of 2 threads" in finished.stdout
+
+
+def test_messages_shows_the_conversation(played):
+    _, folder = played
+    thread = re.search(r"(report-\w+)", played[0])
+    assert thread
+    finished = run("messages", "memory-demo.db", thread[1], cwd=folder)
+    assert finished.returncode == 0, finished.stderr
+    assert "quarterly report on Monday" in finished.stdout
+    assert "2 of 2 messages" in finished.stdout
+
+
+def test_a_second_run_adds_threads_and_keeps_the_first(tmp_path):
+    for _ in range(2):
+        assert run("demo", "--db", str(tmp_path / "kept.db"), cwd=tmp_path).returncode == 0
+    assert "4 of 4 threads" in run("threads", "kept.db", cwd=tmp_path).stdout
+
+
+def test_a_model_that_cannot_be_made_is_said_without_a_traceback(tmp_path):
+    finished = run("demo", "--model", "nobody:knows", cwd=tmp_path)
+    assert finished.returncode == 1
+    assert "ConfigurationError: the model 'nobody:knows' cannot be made" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    result = CliRunner().invoke(app, ["demo", "--db", str(tmp_path / "none" / "memory.db")])
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
+
+
+@pytest.mark.parametrize("command", [["threads"], ["messages", "t1"]])
+def test_looking_into_a_file_that_is_not_there_makes_none(tmp_path, command):
+    path = tmp_path / "none.db"
+    result = CliRunner().invoke(app, [command[0], str(path), *command[1:]])
+    assert result.exit_code == 2
+    assert "there is no file" in result.output
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("command", [["threads"], ["messages", "t1"]])
+def test_a_file_that_is_no_database_is_refused_with_the_error_s_name(tmp_path, command):
+    path = tmp_path / "letter.db"
+    path.write_text("Dear Ada, " * 1000)
+    result = CliRunner().invoke(app, [command[0], str(path), *command[1:]])
+    assert result.exit_code == 1
+    assert "StoreCorruptError" in result.output
+    assert path.read_text() == "Dear Ada, " * 1000
+
+
+def test_a_thread_that_is_not_there_is_said(played):
+    _, folder = played
+    result = CliRunner().invoke(app, ["messages", str(folder / "memory-demo.db"), "missing"])
+    assert result.exit_code == 1
+    assert "ThreadNotFoundError" in result.output
