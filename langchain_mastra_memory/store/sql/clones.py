@@ -17,11 +17,12 @@ from langchain_mastra_memory.store.sql.positions import position_at
 from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, stored_message
 from langchain_mastra_memory.store.sql.schema import messages, threads
-from langchain_mastra_memory.store.sql.threads import EVERYTHING, is_title, merged
+from langchain_mastra_memory.store.sql.threads import EVERYTHING, is_title
 from langchain_mastra_memory.store.sql.tx import Tx, any_of
 from langchain_mastra_memory.store.sql.values import dump_json, from_micros, load_json
 from langchain_mastra_memory.store.sql.view import Path, ViewStatements, path_of
 from langchain_mastra_memory.threads.lineage import clone_info, source_of
+from langchain_mastra_memory.threads.merging import merged
 from langchain_mastra_memory.types import ClonedThread, Thread
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def copy_thread(tx: Tx, op: CopyThread) -> ClonedThread:
         titled_by=titled_by if title else None,
         metadata=dump_json(metadata),
         head=head,
+        delegated=op.resource_id in (None, source.resource_id),
     )
     if target is None:
         raise InvalidIdError(f"there is a thread {op.new_thread_id[:80]!r} already; choose another new_thread_id")

@@ -13,8 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from langchain_mastra_memory.errors import ThreadOwnershipError
 from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow, new_epoch
-from langchain_mastra_memory.store.sql.schema import branches, messages, threads
+from langchain_mastra_memory.store.sql.schema import branches, messages, resources, threads
 from langchain_mastra_memory.store.sql.tx import Tx, insert_row
 from langchain_mastra_memory.store.sql.view import Path, in_path, path_of
 
@@ -70,11 +71,19 @@ def _copy_row(content: Mapping[str, sa.ColumnElement[Any]]) -> sa.Insert:
     return sa.insert(messages).from_select(_MESSAGE_NAMES, source)
 
 
+_DERIVED_FROM = sa.select(resources.c.derived_from).where(resources.c.id == sa.bindparam("owner"))
 _BRANCH_NO = {"branch": sa.bindparam("branch_no", type_=sa.BigInteger)}
 _KEEP = _copy_row(_BRANCH_NO)
 _OVERRIDE = _copy_row(
     _BRANCH_NO | {name: sa.bindparam(f"new_{name}", type_=messages.c[name].type) for name in _CONTENT}
 )
+
+
+def _refuse_derived(tx: Tx, resource_id: str) -> None:
+    if tx.value(_DERIVED_FROM, {"owner": resource_id}) is not None:
+        raise ThreadOwnershipError(
+            f"resource {resource_id[:80]!r} is the memory of a sub-agent; only a delegation makes threads there"
+        )
 
 
 def make_thread(
@@ -88,6 +97,7 @@ def make_thread(
     head: int = 0,
     created_at: int | None = None,
     updated_at: int | None = None,
+    delegated: bool = False,
 ) -> ThreadRow | None:
     """Insert a thread's row and return it, or None if there is a thread of that id.
 
@@ -101,7 +111,14 @@ def make_thread(
         head: The last seq of the messages that will be put in; the next one follows it. Seqs begin at 1.
         created_at: Microseconds; None means now.
         updated_at: Microseconds; None means `created_at`.
+        delegated: Whether the owner may be a resource that was derived for a worker: only a delegation makes a thread
+            there, or a user whose own id spells the same would share the worker's memory.
+
+    Raises:
+        ThreadOwnershipError: `resource_id` was derived for a worker.
     """
+    if resource_id is not None and not delegated:
+        _refuse_derived(tx, resource_id)
     created = tx.now if created_at is None else created_at
     row = tx.first(
         _MAKE,
