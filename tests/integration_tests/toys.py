@@ -82,6 +82,7 @@ def _locks_both(tx: Tx, op: LocksBoth) -> str:
 def _waits(tx: Tx, op: Waits) -> None:
     op.inside.set()
     assert op.leave.wait(30)
+    tx.value(_TITLE_OF, {"thread_id": "t"})
 
 
 def _title(tx: Tx, op: Title) -> str | None:
