@@ -205,6 +205,9 @@ class ListClones(Operation[list[Thread]]):
     Attributes:
         source_thread_id: What they were cloned from.
         resource_id: Only this resource's clones.
+
+    Raises:
+        ThreadNotFoundError: `resource_id` is given and the source is another resource's.
     """
 
     group: ClassVar[Group] = "threads"

@@ -216,8 +216,8 @@ def _read_page(tx: Tx, op: ListMessages, shape: _Shape, places: list[_Place]) ->
         params["end_at"] = EVERYTHING if op.end is None else op.end
     if op.metadata:
         params["wanted"] = dump_json(op.metadata)
-    size = op.per_page or EVERYTHING
-    paging = {"size": size, "skip": op.page * op.per_page}
+    size = min(op.per_page or EVERYTHING, EVERYTHING)
+    paging = {"size": size, "skip": min(op.page * op.per_page, EVERYTHING)}
     counted = _Shape(shape.archive, shape.dated, shape.filtered)
     if len(places) == 1:
         thread, path = places[0]

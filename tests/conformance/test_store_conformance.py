@@ -1,0 +1,93 @@
+"""Our own stores and wrappers pass the conformance suite that we ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from langchain_mastra_memory.errors import StoreReadOnlyError
+from langchain_mastra_memory.store.base import MemoryStore
+from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
+from langchain_mastra_memory.store.wrappers import ReadOnlyStore, StoreWrapper, Trace, TracedStore
+from langchain_mastra_memory.testing.conformance import MemoryStoreConformance
+
+
+class TestInMemory(MemoryStoreConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls) -> Iterator[MemoryStore]:
+        with SQLMemoryStore("memory://") as store:
+            yield store
+
+
+class TestSQLite(MemoryStoreConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryStore]:
+        path: Path = tmp_path_factory.mktemp("conformance") / "memory.db"
+        with SQLMemoryStore(f"sqlite:///{path}") as store:
+            yield store
+
+
+@pytest.mark.postgres
+class TestPostgreSQL(MemoryStoreConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls) -> Iterator[MemoryStore]:
+        import psycopg
+
+        from tests.postgres import PostgresFolder, new_database_name
+
+        server, name = PostgresFolder.current().url(), new_database_name()
+        with psycopg.connect(f"{server}/postgres", autocommit=True) as admin:
+            admin.execute(f'CREATE DATABASE "{name}"')
+            with SQLMemoryStore(f"{server}/{name}") as store:
+                yield store
+            admin.execute(f'DROP DATABASE "{name}"')
+
+
+class TestTraced(MemoryStoreConformance):
+    """Tracing changes nothing, sees every operation, and shows none of the user's data."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls) -> Iterator[MemoryStore]:
+        traces: list[Trace] = []
+        with TracedStore(SQLMemoryStore("memory://"), traces.append) as store:
+            yield store
+        assert traces
+        assert all(str(trace).startswith(f"{trace.operation.group}.") for trace in traces)
+
+
+class RefusedFirst(StoreWrapper):
+    """Reads through a `ReadOnlyStore`; writes on what it wraps, after the `ReadOnlyStore` has refused."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._reader = ReadOnlyStore(store)
+
+    def run(self, operation):
+        if not operation.writes:
+            return self._reader.run(operation)
+        with pytest.raises(StoreReadOnlyError, match=type(operation).__name__):
+            self._reader.run(operation)
+        return super().run(operation)
+
+    async def arun(self, operation):
+        if not operation.writes:
+            return await self._reader.arun(operation)
+        with pytest.raises(StoreReadOnlyError, match=type(operation).__name__):
+            await self._reader.arun(operation)
+        return await super().arun(operation)
+
+
+class TestReadOnly(MemoryStoreConformance):
+    """Every read works through a `ReadOnlyStore`, every write is refused by it without any effect."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls) -> Iterator[MemoryStore]:
+        with RefusedFirst(SQLMemoryStore("memory://")) as store:
+            yield store
