@@ -183,9 +183,12 @@ def _units_in_order(items: Sequence[Item]) -> list[tuple[int, Item]]:
 def _with_signals(items: list[Item], contribution: Contribution) -> list[Item]:
     if not contribution.signals:
         return items
+    present = {item.id for item in items}
+    turn = next((item.id for item in items if item.origin == "turn"), "")
     before: dict[str, list[Item]] = {}
     for signal in contribution.signals:
-        before.setdefault(signal.before, []).append(Item(message=signal.message, origin="signal"))
+        place = turn if signal.always and signal.before not in present else signal.before
+        before.setdefault(place, []).append(Item(message=signal.message, origin="signal"))
     return [part for item in items for part in (*before.get(item.id, ()), item)] if before else items
 
 

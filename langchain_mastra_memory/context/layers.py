@@ -87,10 +87,12 @@ class Signal:
     Attributes:
         message: What is shown; usually a HumanMessage with tagged text.
         before: The id of the message that it stands before. It is shown exactly when that message is.
+        always: Whether it is shown before the running turn when that message is not: the newest word on a state.
     """
 
     message: BaseMessage
     before: str
+    always: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

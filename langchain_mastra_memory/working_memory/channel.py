@@ -54,12 +54,14 @@ class PageState:
         version: The version of the store's page; 0 before any.
         start: The version that the run started from; None while no memory has taken part.
         patches: What nodes returned since the start, oldest first. Kept only once a memory takes part.
+        run: What names the run that started, for the patches to be saved once only.
     """
 
     page: PageValue | None = None
     version: int = 0
     start: int | None = None
     patches: tuple[Patch, ...] = field(default=())
+    run: str | None = None
 
     def updated(self, writes: Sequence[Any]) -> PageState:
         """Return the state after the writes of one step, whatever their order among the memory's own."""
@@ -76,7 +78,7 @@ class PageState:
         """Return the state after a write of the memory."""
         version, page = int(write["version"]), write["page"]
         if write.get("start"):
-            return PageState(page=page, version=version, start=version)
+            return PageState(page=page, version=version, start=version, run=write.get("run"))
         if version <= self.version:
             return self
         for patch in self.patches:
@@ -96,6 +98,7 @@ class PageState:
                 "version": self.version,
                 "start": self.start,
                 "patches": [[patch.value, patch.whole] for patch in self.patches],
+                "run": self.run,
             }
         }
 
@@ -110,18 +113,20 @@ class PageState:
             version=int(kept["version"]),
             start=kept["start"],
             patches=tuple(Patch(value, whole) for value, whole in kept["patches"]),
+            run=kept.get("run"),
         )
 
 
-def page_write(page: PageValue | None, version: int, *, start: bool = False) -> dict[str, Any]:
+def page_write(page: PageValue | None, version: int, *, start: bool = False, run: str | None = None) -> dict[str, Any]:
     """Return what the memory writes to the page's channel.
 
     Args:
         page: The page of the store.
         version: Its version; the higher one wins.
         start: Whether a run starts from it: then it holds, whatever the channel had.
+        run: What names the run that starts.
     """
-    return {MARK: {"page": page, "version": version, "start": start}}
+    return {MARK: {"page": page, "version": version, "start": start, "run": run}}
 
 
 def version_write(version: int, *, start: bool = False) -> dict[str, Any]:

@@ -15,14 +15,11 @@ from langchain_mastra_memory.io import IO, both
 from langchain_mastra_memory.store.operations.pages import Where
 from langchain_mastra_memory.working_memory.document import PageValue, load_page
 from langchain_mastra_memory.working_memory.options import WorkingMemory
-from langchain_mastra_memory.working_memory.rules import as_text, decide, value_of
+from langchain_mastra_memory.working_memory.rules import as_text, value_of
 from langchain_mastra_memory.working_memory.schema import explain, model_schema
 from langchain_mastra_memory.working_memory.service import Update, page_owner, read_page, write_page
 
 M = TypeVar("M", bound=BaseModel)
-
-METADATA_KEY = "working_memory"
-"""The key of a thread's metadata that sets its page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,18 +178,3 @@ class WorkingMemoryMethods(MemoryBase):
         if self.options.working_memory is None:
             raise ConfigurationError("working memory is off: turn it on with Memory(working_memory=True)")
         return self.options.working_memory
-
-
-def metadata_with_page(options: WorkingMemory | None, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a thread's metadata with the page in it checked and in its stored form; the store takes it out.
-
-    Args:
-        options: The options; None when working memory is off, and the key means nothing special.
-        metadata: The application's metadata; under `working_memory` a whole page, or None to erase it.
-
-    Raises:
-        WorkingMemoryError: The page is refused; the message has the reason.
-    """
-    if options is None or metadata.get(METADATA_KEY) is None:
-        return metadata
-    return {**metadata, METADATA_KEY: decide(options, None, metadata[METADATA_KEY], replace=True).text}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from langchain_mastra_memory.errors import WorkingMemoryError
 from langchain_mastra_memory.working_memory.document import (
@@ -29,6 +29,9 @@ from langchain_mastra_memory.working_memory.schema import (
     fitted,
     repaired,
 )
+
+METADATA_KEY: Final = "working_memory"
+"""The key of a thread's metadata that sets its page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,21 @@ def misfit(options: WorkingMemory, text: str | None) -> str | None:
 def as_text(value: PageValue) -> str:
     """Return the stored form of a page."""
     return value if isinstance(value, str) else dump_page(value)
+
+
+def metadata_with_page(options: WorkingMemory | None, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a thread's metadata with the page in it checked and in its stored form; the store takes it out.
+
+    Args:
+        options: The options; None when working memory is off, and the key means nothing special.
+        metadata: The application's metadata; under `working_memory` a whole page, or None to erase it.
+
+    Raises:
+        WorkingMemoryError: The page is refused; the message has the reason.
+    """
+    if options is None or metadata.get(METADATA_KEY) is None:
+        return metadata
+    return {**metadata, METADATA_KEY: decide(options, None, metadata[METADATA_KEY], replace=True).text}
 
 
 def _text(options: WorkingMemory, current: str | None, update: object, *, by_agent: bool) -> Decision:

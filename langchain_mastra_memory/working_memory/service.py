@@ -16,6 +16,7 @@ from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.store.operations.pages import (
     HERE,
     GetPage,
+    NewThread,
     PageOwner,
     SavePage,
     StoredPage,
@@ -40,6 +41,7 @@ class Update:
         seen: Template mode: the version that the writer saw; None replaces whatever is there.
         where: From where in the conversation (thread scope).
         after_message: The id of the message after which the page will hold (thread scope).
+        new_thread: Make the thread where it is missing.
     """
 
     value: object
@@ -49,6 +51,7 @@ class Update:
     seen: int | None = None
     where: Where = HERE
     after_message: str | None = None
+    new_thread: NewThread | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,4 +144,5 @@ def _save(owner: PageOwner, update: Update, text: str | None, expected: int | No
         writer=update.writer,
         where=update.where,
         after_message=update.after_message,
+        new_thread=update.new_thread,
     )

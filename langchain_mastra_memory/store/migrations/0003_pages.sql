@@ -14,3 +14,5 @@ CREATE TABLE mastra_pages (
 CREATE UNIQUE INDEX mastra_pages_of_resource ON mastra_pages (resource_id, version);
 CREATE UNIQUE INDEX mastra_pages_of_thread ON mastra_pages (thread, version);
 CREATE INDEX mastra_pages_by_call ON mastra_pages (call);
+
+CREATE INDEX mastra_messages_signals ON mastra_messages (thread, seq) WHERE kind = 'signal';

@@ -8,8 +8,11 @@ to know nothing of JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.store.base import Group, Operation
 
@@ -37,15 +40,17 @@ class Where:
     """Where in a conversation a page of thread scope is looked at; a page of resource scope ignores it.
 
     Attributes:
-        position: (branch, head) in the archive. None: where the thread stands now, unless `ids` are given.
+        position: (branch, head) in the archive. None: see `from_state`.
         checkpoint_id: The position of this checkpoint instead.
-        ids: Ids of messages that the run sees beside the archive: its own, not archived yet. With `ids` and no
-            position, nothing of the archive is in view.
+        ids: Ids of the messages of a run's state, oldest first: what they say goes, archived yet or not.
+        from_state: Whether the newest of `ids` that is archived says where the run stands (nothing of the archive is
+            in view when none is); otherwise it stands where the thread stands now.
     """
 
     position: tuple[int, int] | None = None
     checkpoint_id: str | None = None
-    ids: tuple[str, ...] | None = None
+    ids: tuple[str, ...] = ()
+    from_state: bool = False
 
 
 HERE = Where()
@@ -91,6 +96,21 @@ class SavedPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewThread:
+    """A thread to make where it is missing: a tool may write before the first checkpoint of its thread.
+
+    Attributes:
+        title: Its title.
+        metadata: Its metadata.
+        features: What is on in the memory that asks.
+    """
+
+    title: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GetPage(Operation[StoredPage]):
     """Return the page that holds; `NO_PAGE` where there is none, or the thread is missing or somebody else's.
 
@@ -98,6 +118,7 @@ class GetPage(Operation[StoredPage]):
         owner: Whose page.
         where: From where in the conversation.
         call: Tell whether this call was applied already.
+        version: This version instead of the one that holds; 0 is "no page".
     """
 
     group: ClassVar[Group] = "pages"
@@ -105,6 +126,7 @@ class GetPage(Operation[StoredPage]):
     owner: PageOwner
     where: Where = HERE
     call: str | None = None
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +136,8 @@ class SavePage(Operation[SavedPage]):
     Running it twice is safe when it has a `call`: the second time changes nothing.
 
     Attributes:
-        owner: Whose page. The resource is made where it is missing; the thread must be there (thread scope).
+        owner: Whose page. The resource is made where it is missing.
+        new_thread: Make the owner's thread where it is missing; None: thread scope needs it, resource scope does not.
         text: The new page; None erases it, older versions too.
         expected: The version that the writer knows; None replaces whatever is there.
         only_first: Write only where there is no page: otherwise the result is `stale`.
@@ -131,6 +154,7 @@ class SavePage(Operation[SavedPage]):
 
     group: ClassVar[Group] = "pages"
     owner: PageOwner
+    new_thread: NewThread | None = None
     text: str | None
     expected: int | None = None
     only_first: bool = False
@@ -152,4 +176,40 @@ class ListPages(Operation[list[StoredPage]]):
     group: ClassVar[Group] = "pages"
     writes: ClassVar[bool] = False
     owner: PageOwner
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSignal:
+    """A state signal of the archive.
+
+    Attributes:
+        message: The message.
+        before: The id of the message that it stands before.
+        distance: How many ordinary messages entered the archive since.
+    """
+
+    message: BaseMessage
+    before: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSignals(Operation[list[StoredSignal]]):
+    """Return the state signals of a kind of state that are in view, oldest first; none for a missing thread.
+
+    Attributes:
+        thread_id: The thread.
+        resource_id: Checked when given; of somebody else's thread there are none.
+        state: What they are about, such as `working-memory`.
+        where: From where.
+        limit: At most so many, the newest.
+    """
+
+    group: ClassVar[Group] = "messages"
+    writes: ClassVar[bool] = False
+    thread_id: str
+    resource_id: str | None = None
+    state: str
+    where: Where = HERE
     limit: int = 100

@@ -20,10 +20,12 @@ from langchain_mastra_memory.store.operations.pages import (
     NO_PAGE,
     GetPage,
     ListPages,
+    ListSignals,
     PageOwner,
     SavedPage,
     SavePage,
     StoredPage,
+    StoredSignal,
     Where,
     Writer,
 )
@@ -41,14 +43,18 @@ from langchain_mastra_memory.store.sql.cascade import (
     on_thread_deleted,
     on_thread_updated,
 )
+from langchain_mastra_memory.store.sql.lines import make_thread
 from langchain_mastra_memory.store.sql.locking import ThreadRow, find_thread, lock_thread, read_thread
 from langchain_mastra_memory.store.sql.positions import position_at
 from langchain_mastra_memory.store.sql.registry import handles
+from langchain_mastra_memory.store.sql.rows import message_of
+from langchain_mastra_memory.store.sql.runs import position_of
 from langchain_mastra_memory.store.sql.schema import messages, resources, threads
 from langchain_mastra_memory.store.sql.tables_pages import pages
+from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row
-from langchain_mastra_memory.store.sql.values import dump_json
-from langchain_mastra_memory.store.sql.view import Path, in_path, path_of
+from langchain_mastra_memory.store.sql.values import dump_json, load_json
+from langchain_mastra_memory.store.sql.view import Path, ViewStatements, in_path, path_of
 
 _log = logging.getLogger("langchain_mastra_memory.working_memory")
 
@@ -66,6 +72,7 @@ _OF_THREAD = pages.c.thread == sa.bindparam("owner")
 
 _NEWEST_OF_RESOURCE = sa.select(*_COLUMNS).where(_OF_RESOURCE).order_by(pages.c.version.desc()).limit(1)
 _PAGE_OF_THREAD = sa.select(*_COLUMNS).where(_OF_THREAD, pages.c.version == sa.bindparam("wanted"))
+_PAGE_OF_RESOURCE = sa.select(*_COLUMNS).where(_OF_RESOURCE, pages.c.version == sa.bindparam("wanted"))
 _ANCHORS = (
     sa.select(pages.c.version, pages.c.branch, pages.c.seq, pages.c.message_id)
     .where(_OF_THREAD, pages.c.version < sa.bindparam("below"))
@@ -109,11 +116,19 @@ _THREADS_WITH_PAGES = sa.select(threads.c.id).where(
     threads.c.resource_id == sa.bindparam("owner"),
     sa.exists().where(pages.c.thread == threads.c.key),
 )
+_SIGNALS = ViewStatements(
+    lambda in_view: (
+        sa.select(messages.c.id, messages.c.seq, messages.c.body, messages.c.metadata)
+        .where(messages.c.thread == sa.bindparam("owner"), messages.c.kind == sa.literal_column("'signal'"), in_view)
+        .order_by(messages.c.seq.desc())
+        .limit(sa.bindparam("most", type_=sa.BigInteger))
+    )
+)
 _HAS_ANCHORED = sa.select(pages.c.key).where(_OF_THREAD, pages.c.message_id.is_not(None)).limit(1)
 
 
 def _lock_resource_statement() -> sa.Insert:
-    from sqlalchemy.dialects.sqlite import insert  # noqa: PLC0415 - the SQL is the same on both engines
+    from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - SQLite reads the same SQL
 
     names = ("id", "metadata", "version", "created_at", "updated_at")
     made = insert(resources).values({name: sa.bindparam(name, type_=resources.c[name].type) for name in names})
@@ -139,14 +154,22 @@ def get_page(tx: Tx, op: GetPage) -> StoredPage:
     """Read the page that holds."""
     if op.owner.scope == "resource":
         resource_id = _resource(op.owner)
-        page = _newest_of_resource(tx, resource_id)
+        page = (
+            _newest_of_resource(tx, resource_id)
+            if op.version is None
+            else _version(tx, _PAGE_OF_RESOURCE, resource_id, op.version)
+        )
         done = _applied(tx, _CALL_OF_RESOURCE, op.call, resource_id)
     else:
         try:
             thread = read_thread(tx, _thread(op.owner), op.owner.resource_id)
         except ThreadNotFoundError:
             return NO_PAGE
-        page = _visible(tx, thread, op.where)
+        page = (
+            _visible(tx, thread, op.where)
+            if op.version is None
+            else _version(tx, _PAGE_OF_THREAD, thread.key, op.version)
+        )
         done = _applied(tx, _CALL_OF_THREAD, op.call, thread.key)
     return replace(page, applied=done) if done else page
 
@@ -154,6 +177,7 @@ def get_page(tx: Tx, op: GetPage) -> StoredPage:
 @handles(SavePage)
 def save_page(tx: Tx, op: SavePage) -> SavedPage:
     """Append a version, or say why not."""
+    _make_thread(tx, op)
     if op.owner.scope == "resource":
         return _save_of_resource(tx, op)
     return _save_of_thread(tx, op)
@@ -168,6 +192,42 @@ def list_pages(tx: Tx, op: ListPages) -> list[StoredPage]:
         thread = read_thread(tx, _thread(op.owner), op.owner.resource_id)
         rows = tx.all(_LIST_THREAD, {"owner": thread.key, "most": op.limit})
     return [_page(row) for row in rows]
+
+
+def _make_thread(tx: Tx, op: SavePage) -> None:
+    new, thread_id = op.new_thread, op.owner.thread_id
+    if new is None or thread_id is None or find_thread(tx, thread_id) is not None:
+        return
+    made = make_thread(
+        tx,
+        thread_id,
+        resource_id=op.owner.resource_id,
+        title=new.title,
+        titled_by="run" if new.title else None,
+        metadata=dump_json(dict(new.metadata)),
+    )
+    if made is not None:
+        announce_thread(tx, made, new.metadata, new.features)
+
+
+@handles(ListSignals)
+def list_signals(tx: Tx, op: ListSignals) -> list[StoredSignal]:
+    """Read the signals in view."""
+    try:
+        thread = read_thread(tx, op.thread_id, op.resource_id)
+    except ThreadNotFoundError:
+        return []
+    path = _path(tx, thread, op.where)
+    if not path:
+        return []
+    statement, params = _SIGNALS(path)
+    found: list[StoredSignal] = []
+    for message_id, seq, body, text in tx.all(statement, {"owner": thread.key, "most": op.limit, **params}):
+        about = load_json(text)
+        if about.get("state") == op.state and isinstance(about.get("before"), str):
+            message = message_of(message_id, body)
+            found.append(StoredSignal(message=message, before=about["before"], distance=path[-1][1] - seq))
+    return found[::-1]
 
 
 def _save_of_resource(tx: Tx, op: SavePage) -> SavedPage:
@@ -274,7 +334,7 @@ def _newest_of_resource(tx: Tx, resource_id: str) -> StoredPage:
 def _visible(tx: Tx, thread: ThreadRow, where: Where) -> StoredPage:
     """Return the newest version that holds from there."""
     path = _path(tx, thread, where)
-    own = frozenset(where.ids or ())
+    own = frozenset(where.ids)
     for batch in _anchors(tx, thread.key):
         waiting = [row[3] for row in batch if row[3] is not None and row[3] not in own]
         placed = _placed(tx, thread.key, waiting, path)
@@ -284,9 +344,13 @@ def _visible(tx: Tx, thread: ThreadRow, where: Where) -> StoredPage:
             else:
                 holds = message_id in own or message_id in placed or (seq is not None and in_path(path, branch, seq))
             if holds:
-                row = tx.first(_PAGE_OF_THREAD, {"owner": thread.key, "wanted": version})
-                return NO_PAGE if row is None else _page(row)
+                return _version(tx, _PAGE_OF_THREAD, thread.key, version)
     return NO_PAGE
+
+
+def _version(tx: Tx, statement: sa.Select[Any], owner: str | int, version: int) -> StoredPage:
+    row = tx.first(statement, {"owner": owner, "wanted": version})
+    return NO_PAGE if row is None else _page(row)
 
 
 def _anchors(tx: Tx, thread_key: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -304,13 +368,14 @@ def _placed(tx: Tx, thread_key: int, ids: Sequence[str], path: Path) -> frozense
 
 
 def _path(tx: Tx, thread: ThreadRow, where: Where) -> Path:
+    position: tuple[int, int] | None
     if where.position is not None:
-        branch, head = where.position
-    elif where.ids is not None and where.checkpoint_id is None:
-        return ()
+        position = where.position
+    elif where.from_state:
+        position = position_of(tx, thread, where.ids)
     else:
-        branch, head = position_at(tx, thread, where.checkpoint_id)
-    return path_of(tx, thread.key, branch, head)
+        position = position_at(tx, thread, where.checkpoint_id)
+    return () if position is None else path_of(tx, thread.key, *position)
 
 
 def _anchor(tx: Tx, thread: ThreadRow, where: Where) -> tuple[int | None, int | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from langchain_mastra_memory.store.sql.schema import BigInt, Id, metadata
+from langchain_mastra_memory.store.sql.schema import BigInt, Id, messages, metadata
 
 pages = sa.Table(
     "mastra_pages",
@@ -29,3 +29,7 @@ pages = sa.Table(
     sa.Index("mastra_pages_of_thread", "thread", "version", unique=True),
     sa.Index("mastra_pages_by_call", "call"),
 )
+
+# State signals are few among many messages; a partial index costs nothing for the others.
+_SIGNAL = sa.text("kind = 'signal'")
+sa.Index("mastra_messages_signals", messages.c.thread, messages.c.seq, sqlite_where=_SIGNAL, postgresql_where=_SIGNAL)
