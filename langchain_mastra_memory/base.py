@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
     from langchain_mastra_memory.context.provider import FeatureProvider
     from langchain_mastra_memory.history.options import MessageHistory
+    from langchain_mastra_memory.history.query import RecallQuery
     from langchain_mastra_memory.models import ModelSpec
     from langchain_mastra_memory.observation.options import ObservationalMemory
     from langchain_mastra_memory.recall.options import SemanticRecall
     from langchain_mastra_memory.threads.titles import ThreadTitles
     from langchain_mastra_memory.tokens import TokenCounter
+    from langchain_mastra_memory.types import Page, StoredMessage
     from langchain_mastra_memory.working_memory.options import WorkingMemory
 
 Layout = Literal["documented", "cached"]
@@ -92,6 +94,10 @@ class MemoryBase:
     @property
     def providers(self) -> Sequence[FeatureProvider]:
         """The parts that the features which are on take in a run."""
+        raise NotImplementedError
+
+    async def _recall_query(self, io: IO, query: RecallQuery) -> Page[StoredMessage]:
+        """Answer `recall(query=...)`; the part that searches overrides it."""
         raise NotImplementedError
 
     def io(self, *, is_async: bool) -> IO:

@@ -211,3 +211,14 @@ def _json(value: object, where: str, depth: int) -> Any:
     if isinstance(value, (list, tuple)):
         return [_json(v, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)]
     raise InvalidQueryError(f"{where} is a {type(value).__name__}, which is not JSON data: {value!r:.60}")
+
+
+def check_title(title: object) -> str | None:
+    """Return a title.
+
+    Raises:
+        InvalidQueryError: It is neither a string nor None.
+    """
+    if title is None or isinstance(title, str):
+        return title
+    raise InvalidQueryError(f"title must be a string or None, not {title!r:.60}")

@@ -33,6 +33,7 @@ from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.schema import messages, threads
 from langchain_mastra_memory.store.sql.tx import Tx
 from langchain_mastra_memory.store.sql.values import dump_json, load_json
+from langchain_mastra_memory.threads.merging import merged
 from langchain_mastra_memory.types import Branch, Deleted, Page, Thread
 
 _SET = (
@@ -236,12 +237,6 @@ def list_branches(tx: Tx, op: ListBranches) -> list[Branch]:
 def is_title(title: str | None) -> bool:
     """Tell whether a title names a thread: an empty one leaves it to be named automatically."""
     return bool(title and title.strip())
-
-
-def merged(metadata: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata with a patch over it: what a key holds is replaced, None removes the key."""
-    result = {**metadata, **patch}
-    return {key: value for key, value in result.items() if not (key in patch and value is None)}
 
 
 def _set(tx: Tx, row: ThreadRow, title: str | None, titled_by: str | None, metadata: str) -> ThreadRow:
