@@ -70,17 +70,17 @@ class CloneMethods(MemoryBase):
             (['Hello'], True)
         """
         arguments = _copy_arguments(
-            source_thread_id,
-            new_thread_id,
-            resource_id,
-            title,
-            metadata_with_page(self.options.working_memory, check_metadata(metadata)),
-            message_limit,
-            start,
-            end,
-            message_ids,
-            checkpoint_id,
-            source_resource_id,
+            source_thread_id=source_thread_id,
+            new_thread_id=new_thread_id,
+            resource_id=resource_id,
+            title=title,
+            metadata=metadata_with_page(self.options.working_memory, check_metadata(metadata)),
+            message_limit=message_limit,
+            start=start,
+            end=end,
+            message_ids=message_ids,
+            checkpoint_id=checkpoint_id,
+            source_resource_id=source_resource_id,
         )
         return await io.run(CopyThread(**arguments, with_messages=True, features=self.options.features))
 
@@ -116,17 +116,17 @@ class CloneMethods(MemoryBase):
             ('t2', 1, ())
         """
         arguments = _copy_arguments(
-            source_thread_id,
-            new_thread_id,
-            resource_id,
-            title,
-            metadata_with_page(self.options.working_memory, check_metadata(metadata)),
-            message_limit,
-            start,
-            end,
-            message_ids,
-            checkpoint_id,
-            source_resource_id,
+            source_thread_id=source_thread_id,
+            new_thread_id=new_thread_id,
+            resource_id=resource_id,
+            title=title,
+            metadata=metadata_with_page(self.options.working_memory, check_metadata(metadata)),
+            message_limit=message_limit,
+            start=start,
+            end=end,
+            message_ids=message_ids,
+            checkpoint_id=checkpoint_id,
+            source_resource_id=source_resource_id,
         )
         return await io.run(CopyThread(**arguments, with_messages=False, features=self.options.features))
 
