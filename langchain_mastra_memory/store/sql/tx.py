@@ -104,7 +104,11 @@ class Prepared:
     def __init__(self, statement: sa.ClauseElement, dialect: Dialect) -> None:
         compiled = cast("SQLCompiler", statement.compile(dialect=dialect))
         self.sql = str(compiled)
-        self.defaults: dict[str, Any] = {name: value for name, value in compiled.params.items() if value is not None}
+        given = compiled.params
+        # Literals of the statement; a parameter that the caller must give is missed where it is missing.
+        self.defaults: dict[str, Any] = {
+            name: given[name] for name, bind in compiled.binds.items() if not bind.required
+        }
         positions = compiled.positiontup
         self.names: tuple[str, ...] | None = None if positions is None else tuple(positions)
 
