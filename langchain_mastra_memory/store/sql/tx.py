@@ -107,7 +107,7 @@ class Prepared:
         given = compiled.params
         # Literals of the statement; a parameter that the caller must give is missed where it is missing.
         self.defaults: dict[str, Any] = {
-            name: given[name] for name, bind in compiled.binds.items() if not bind.required
+            name: given[name] for bind, name in compiled.bind_names.items() if not bind.required
         }
         positions = compiled.positiontup
         self.names: tuple[str, ...] | None = None if positions is None else tuple(positions)
