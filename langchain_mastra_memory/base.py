@@ -68,6 +68,9 @@ class MemoryOptions:
         names = {name for name, options in on.items() if options is not None}
         if self.working_memory is not None:
             names.add(f"working_memory:{self.working_memory.scope}")
+        if self.semantic_recall is not None:
+            has_model = self.embeddings is not None or self.vector_store is not None
+            names |= self.semantic_recall.features(with_model=has_model)
         return frozenset(names)
 
 

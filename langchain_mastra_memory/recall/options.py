@@ -75,8 +75,7 @@ class SemanticRecall(BaseModel):
         threshold: The least score of a hit, 0 to 1; None takes the best, however good. In hybrid mode 0.2 keeps nine in
             ten of the right answers and drops most hits of a question about something else.
         max_tokens: How much recalled text a prompt gets, in tokens.
-        tools: Whether the text of tool calls and results can be found.
-        tool_characters: How much of one call or result is indexed, in characters.
+        tools: Whether the text of tool calls and results can be found, the first 1 000 characters of each.
         chunk_characters: The length of a chunk that is embedded, in characters.
         chunk_overlap: How much of a chunk the next one repeats, in characters.
         max_chunks: How many chunks of a message are embedded.
@@ -103,7 +102,6 @@ class SemanticRecall(BaseModel):
     threshold: float | None = Field(default=None, ge=0, le=1)
     max_tokens: int = Field(default=4_000, ge=1)
     tools: bool = True
-    tool_characters: int = Field(default=1_000, ge=1)
     chunk_characters: int = Field(default=2_000, ge=100, le=100_000)
     chunk_overlap: int = Field(default=200, ge=0)
     max_chunks: int = Field(default=8, ge=1, le=100)
@@ -134,6 +132,17 @@ class SemanticRecall(BaseModel):
                 f"not {self.chunk_overlap}"
             )
         return self
+
+    def features(self, *, with_model: bool) -> frozenset[str]:
+        """Return what the store is told about each save, so that the index follows in the same transaction.
+
+        Args:
+            with_model: Whether there is an embedding model.
+        """
+        names = set() if self.tools else {"recall.without_tools"}
+        if with_model and self.mode != "lexical":
+            names.add("recall.vectors")
+        return frozenset(names)
 
     @property
     def around(self) -> tuple[int, int]:
