@@ -1,0 +1,133 @@
+"""What a checkpoint's list of messages changed against its parent's: pure, from what is known of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint
+
+from langchain_mastra_memory.threads.archiving import CHANNEL, is_archived, retractable, retractable_of_writes
+from langchain_mastra_memory.threads.entries import GONE, LIST, SNAPSHOT, Entry, numbers_of
+from langchain_mastra_memory.threads.knowledge import KnownCheckpoint
+from langchain_mastra_memory.threads.planning import Planned, Planner
+from langchain_mastra_memory.threads.runs import RunReport
+
+
+def messages_of(checkpoint: Checkpoint) -> list[BaseMessage]:
+    """Return the list of the archived channel, out of a DeltaChannel's snapshot too; empty if there is none."""
+    value = checkpoint["channel_values"].get(CHANNEL)
+    found = value if isinstance(value, list) else getattr(value, "value", None)
+    return [m for m in found if isinstance(m, BaseMessage)] if isinstance(found, list) else []
+
+
+def ids_of(
+    planner: Planner, parent: KnownCheckpoint | None, checkpoint: Checkpoint, entries: Mapping[str, Entry]
+) -> tuple[tuple[str | None, bool], ...] | None:
+    """Return the id of each message of the list, and whether it is a system message; None without a list."""
+    if CHANNEL not in entries:
+        return None
+    if CHANNEL not in planner.lists:  # it has not moved
+        if parent is not None:
+            return parent.ids
+        return tuple((m.id, m.type == "system") for m in messages_of(checkpoint))
+    planned = planner.lists[CHANNEL]
+    messages = messages_of(checkpoint)
+    if parent is not None and parent.ids is not None and _follows(planned, parent):
+        return parent.ids + tuple((m.id, m.type == "system") for m in messages[planned.prefix :])
+    return tuple((m.id, m.type == "system") for m in messages)
+
+
+def news(  # noqa: PLR0917 - one call
+    planner: Planner,
+    parent: KnownCheckpoint | None,
+    checkpoint: Checkpoint,
+    new_versions: ChannelVersions,
+    entries: Mapping[str, Entry],
+    written: list[BaseMessage] | None,
+    ids: tuple[tuple[str | None, bool], ...] | None,
+) -> tuple[list[tuple[BaseMessage, bool]], tuple[str, ...]]:
+    """Return the messages that this checkpoint has and its parent has not, and those that may be retracted."""
+    if CHANNEL not in new_versions:
+        return [], ()
+    messages = messages_of(checkpoint)
+    entry = entries.get(CHANNEL)
+    if entry is None or entry.form not in (LIST, SNAPSHOT):
+        new = _last_of_each([m for m in written or () if is_archived(m)])
+        before = parent.ids if parent is not None and parent.ids is not None else ()
+        if entry is None and written is None and before:  # emptied
+            return [], retractable([(i, s) for i, s in before if i], (), ())
+        return [(m, True) for m in new], retractable_of_writes(written or ())
+    if parent is not None and parent.is_delta:
+        # The parent's list is not at hand: what its tasks wrote has surely changed, the rest is known by id.
+        changed = {m.id for m in written or ()}
+        return [(m, m.id in changed) for m in messages if is_archived(m)], retractable_of_writes(written or ())
+    new = _beyond(planner, parent, messages)
+    if parent is None or parent.ids is None:
+        return [(m, True) for m in new], ()
+    now = [i for i, _ in ids or () if i]
+    gone: tuple[str, ...] = ()
+    if not _follows(planner.lists[CHANNEL], parent):
+        gone = retractable([(i, s) for i, s in parent.ids if i], now, new)
+    return [(m, True) for m in new], gone
+
+
+def _last_of_each(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the last message of each id, in the place of the first."""
+    last: dict[str | None, BaseMessage] = {}
+    for message in messages:
+        last[message.id] = message
+    return list(last.values())
+
+
+def _beyond(planner: Planner, parent: KnownCheckpoint | None, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages whose bodies are not in the parent's list."""
+    before = parent.entries.get(CHANNEL) if parent is not None else None
+    if before is None:
+        return [m for m in messages if is_archived(m)]
+    planned = planner.lists[CHANNEL]
+    if parent is not None and _follows(planned, parent):
+        return [m for m in messages[planned.prefix :] if is_archived(m)]
+    stands = numbers_of(before.holes[0].parts if before.holes else ())
+    numbers = set(stands)
+    stored = _stored_texts(planner, stands)
+    new = []
+    for message in messages:
+        item = planner.known.find(message)
+        if not is_archived(message) or (item is not None and any(p in numbers for p in item.places.items())):
+            continue
+        old = stored.get(message.id)
+        if old is None or old != message:
+            new.append(message)
+    return new
+
+
+def _follows(planned: Planned, parent: KnownCheckpoint) -> bool:
+    """Tell whether a list begins with the whole list of the parent, as it was."""
+    entry = parent.entries.get(CHANNEL)
+    return entry is not None and bool(entry.holes) and planned.before == entry.holes[0].parts
+
+
+def _stored_texts(planner: Planner, numbers: Sequence[tuple[str, int]]) -> dict[str | None, BaseMessage]:
+    """Return the parent's messages by id, as far as their bodies are known."""
+    found: dict[str | None, BaseMessage] = {}
+    for space, n in numbers:
+        body = planner.known.bodies.get(space, {}).get(n)
+        if body is not None and body[0] != GONE:
+            message = planner.writer.load(*body)
+            found[message.id] = message
+    return found
+
+
+def base_of(parent: KnownCheckpoint | None, metadata: Mapping[str, Any], report: RunReport) -> int | None:
+    """Return the head when the run of this checkpoint began: a step goes on, an input or a gap in steps begins anew.
+
+    With `durability="exit"` only the last step is written, so that the one before is of an earlier run.
+    """
+    if parent is None or parent.place is None:
+        return None
+    step, source = metadata.get("step"), metadata.get("source")
+    goes_on = source == "loop" and parent.step is not None and step == parent.step + 1
+    goes_on = goes_on or (source in ("update", "fork") and report.status == "open")
+    return parent.place.base if goes_on else parent.place.head

@@ -1,0 +1,210 @@
+"""Plan how values are written: what is known already becomes ranges of numbers, what is new becomes bodies.
+
+Pure but for what it reads in a thread's `Knowledge`; the plan is plain data for one operation of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from langchain_mastra_memory.store.operations.checkpoints import NewBody
+from langchain_mastra_memory.threads.bodies import BodyWriter, is_order, space_of, take_apart
+from langchain_mastra_memory.threads.entries import Entry, Fresh, Hole, Loose, Part, Parts, Range, join_ranges
+from langchain_mastra_memory.threads.knowledge import Item, Knowledge, KnownList, item_of
+
+INLINE: Final = 256
+"""Bytes of a value up to which it stands in the checkpoint's row, and is written again with each checkpoint."""
+INLINE_ONCE: Final = 16_384
+"""The same for channels that are empty again in the next checkpoint."""
+FOREIGN_RUN: Final = 8
+"""A list points into another space where at least so many of its messages stand in a row there; fewer are copied, so
+that a list that grows stays one range."""
+
+Token = Item | Loose
+
+
+@dataclass(slots=True)
+class Planned:
+    """A list of a channel on its way.
+
+    Attributes:
+        items: Its messages in order; None if some have no place (orders to remove, messages without an id in writes).
+        parts: Its parts.
+        prefix: How many of its first items are the whole list that was known before.
+        before: The parts of that list.
+    """
+
+    items: list[Item] | None
+    parts: Parts
+    prefix: int = 0
+    before: Parts | None = None
+
+
+@dataclass(slots=True)
+class Planner:
+    """Collects what a write brings.
+
+    Attributes:
+        known: What is known of the thread.
+        ns: The namespace.
+        serde: Writes everything that is not a message.
+        writer: Writes messages.
+        bodies: The new bodies.
+        fresh: The item of each new body.
+        values: Values too large for a row.
+        lists: Lists of channels that were planned, by channel.
+    """
+
+    known: Knowledge
+    ns: str
+    serde: SerializerProtocol
+    writer: BodyWriter
+    equals: Mapping[str, Sequence[tuple[str, int, BaseMessage]]] = field(default_factory=dict)
+    bodies: list[NewBody] = field(default_factory=list)
+    fresh: list[Item] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+    lists: dict[str, Planned] = field(default_factory=dict)
+    _mine: dict[int, int] = field(default_factory=dict)
+
+    def channel(self, name: str, value: Any) -> Entry:
+        """Plan the value of a channel of a checkpoint."""
+        apart = take_apart(value)
+        if apart.form is not None and not apart.taken[0].single:
+            messages = apart.taken[0].messages
+            planned = self._list(space_of(self.ns, name, ()), name, messages)
+            self.lists[name] = planned
+            return Entry(apart.form, None, (Hole((), False, planned.parts),))
+        once = name.startswith(("__", "branch:"))
+        return self._entry(name, value, INLINE_ONCE if once else INLINE)
+
+    def write(self, channel: str, value: Any) -> Entry:
+        """Plan the value of a task's write."""
+        return self._entry(channel, value, None)
+
+    def _entry(self, name: str, value: Any, inline: int | None) -> Entry:
+        apart = take_apart(value)
+        holes = tuple(
+            Hole(t.path, t.single, self._place(space_of(self.ns, name, t.path), self._tokens(t.messages, loose=True)))
+            for t in apart.taken
+        )
+        if apart.form is not None:
+            return Entry(apart.form, None, holes)
+        form, body = self.serde.dumps_typed(apart.rest)
+        if inline is None or len(body) <= inline:
+            return Entry(form, body, holes)
+        self.values.append(body)
+        return Entry(form, -len(self.values), holes)
+
+    def _list(self, space: str, name: str, messages: Sequence[BaseMessage]) -> Planned:
+        before = self.known.lists.get((self.ns, name))
+        if before is not None and len(before.items) <= len(messages) and _begins_with(messages, before.items):
+            tail = self._tokens(messages[len(before.items) :], loose=False)
+            parts = join_ranges((*before.parts, *self._place(space, tail, before.parts)))
+            items = before.items + [token for token in tail if type(token) is Item]
+            return Planned(items, parts, len(before.items), before.parts)
+        tokens = self._tokens(messages, loose=False)
+        items = [token for token in tokens if type(token) is Item]
+        return Planned(items if len(items) == len(tokens) else None, self._place(space, tokens))
+
+    def _tokens(self, messages: Iterable[BaseMessage], *, loose: bool) -> list[Token]:
+        """Return the known item of each message, or a new one without a place."""
+        tokens: list[Token] = []
+        for message in messages:
+            item = self.known.find(message)
+            if item is not None:
+                tokens.append(item)
+            elif is_order(message) or (loose and not message.id):
+                tokens.append(Loose(*self.writer.dump(message)))
+            else:
+                tokens.append(self._new_item(message))
+        return tokens
+
+    def _new_item(self, message: BaseMessage) -> Item:
+        item = item_of(message, {})
+        for space, n, other in self.equals.get(message.id or "", ()):
+            if other == message:
+                item.places[space] = n
+        return item
+
+    def _place(self, space: str, tokens: Sequence[Token], before: Sequence[Part] = ()) -> Parts:
+        """Choose where each message is pointed to: in long stretches, in the list's own space where that is equal."""
+        parts: list[Part] = []
+        last = before[-1] if before else None
+        at = (last.space, last.last) if type(last) is Range else None
+        for index, token in enumerate(tokens):
+            if isinstance(token, Loose):
+                parts.append(token)
+                at = None
+                continue
+            place = self._choose(space, tokens, index, at)
+            if place is None:
+                parts.append(Fresh(self._body(space, token)))
+                at = None
+            else:
+                parts.append(Range(place[0], place[1], place[1]))
+                at = place
+        return join_ranges(parts)
+
+    def _choose(
+        self, space: str, tokens: Sequence[Token], index: int, at: tuple[str, int] | None
+    ) -> tuple[str, int] | None:
+        token = tokens[index]
+        places = token.places if type(token) is Item else {}
+        if at is not None and places.get(at[0]) == at[1] + 1:
+            return at[0], at[1] + 1
+        own = places.get(space)
+        if own is not None and len(places) == 1:
+            return space, own
+        best = None if own is None else (space, own)
+        length = 0 if own is None else _stretch(tokens, index, space, own)
+        for other, n in places.items():
+            if other != space:
+                found = _stretch(tokens, index, other, n)
+                if found >= FOREIGN_RUN and found > length:
+                    best, length = (other, n), found
+        return best
+
+    def _body(self, space: str, item: Item) -> int:
+        """Bring a message's body, once in a plan; return its place among the new bodies."""
+        place = self._mine.get(id(item.message))
+        if place is not None and self.bodies[place].space == space:
+            return place
+        form, body = self.writer.dump(item.message)
+        self.bodies.append(NewBody(space, item.message.id or None, form, body, self.writer.unique))
+        self.fresh.append(item)
+        self._mine[id(item.message)] = len(self.bodies) - 1
+        return len(self.bodies) - 1
+
+
+def _begins_with(messages: Sequence[BaseMessage], items: Sequence[Item]) -> bool:
+    return all(item.holds(message) for item, message in zip(items, messages, strict=False))
+
+
+def _stretch(tokens: Sequence[Token], index: int, space: str, n: int) -> int:
+    """Return how many messages from `index` on stand in a row in a space."""
+    length = 0
+    for token in tokens[index:]:
+        if type(token) is not Item or token.places.get(space) != n + length:
+            break
+        length += 1
+    return length
+
+
+def learn_numbers(planner: Planner, numbers: Sequence[tuple[str, int]]) -> None:
+    """Remember the numbers that the database gave to a plan's bodies."""
+    found: dict[str, dict[int, tuple[str, bytes]]] = {}
+    for item, new, (space, n) in zip(planner.fresh, planner.bodies, numbers, strict=True):
+        item.places[space] = n
+        found.setdefault(space, {})[n] = (new.form, new.body)
+    planner.known.add_bodies(found)
+    planner.known.add_items(planner.fresh)
+
+
+def known_list(planned: Planned, parts: Parts) -> KnownList | None:
+    """Return a planned list as it is remembered once it is written."""
+    return None if planned.items is None else KnownList(planned.items, parts)

@@ -1,0 +1,173 @@
+"""Rebuild what LangGraph wants from what the store read: values, writes, tuples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from langchain_mastra_memory.store.operations.checkpoints import Bodies, Read, StoredCheckpoint
+from langchain_mastra_memory.threads.bodies import BodyWriter, put_together
+from langchain_mastra_memory.threads.entries import GONE, LIST, MESSAGE, SNAPSHOT, Entry, Hole, Range
+from langchain_mastra_memory.threads.knowledge import Item, KnownCheckpoint, KnownList, item_of
+
+Loaded = list[tuple[Any, str | None, int]]
+"""Messages as they were read, with space and number; no space for one that was kept in place."""
+
+
+class Reader:
+    """Rebuilds values from one read; every value has message objects of its own.
+
+    Args:
+        serde: What wrote the values.
+        writer: What wrote the messages.
+        bodies: Bodies that were known before, by space and number.
+        read: What the store read now.
+    """
+
+    def __init__(self, serde: SerializerProtocol, writer: BodyWriter, bodies: Bodies, read: Read) -> None:
+        self._serde = serde
+        self._writer = writer
+        self._known = bodies
+        self._read = read
+
+    def messages(self, hole: Hole) -> Loaded:
+        """Return the messages of a hole; deleted ones are not among them."""
+        loaded: Loaded = []
+        load = self._writer.load
+        for part in hole.parts:
+            if type(part) is Range:
+                space = part.space
+                read, known = self._read.bodies.get(space, {}), self._known.get(space, {})
+                for n in range(part.first, part.last + 1):
+                    found = read.get(n) or known.get(n)
+                    if found is not None and found[0] != GONE:
+                        loaded.append((load(*found), space, n))
+            elif part.form != GONE:  # type: ignore[union-attr]  # only plans have fresh parts
+                loaded.append((load(part.form, part.body), None, 0))  # type: ignore[union-attr]  # as above
+        return loaded
+
+    def value(self, entry: Entry) -> tuple[Any, Loaded | None]:
+        """Return the value of an entry, and its messages if it is a list of them."""
+        if entry.form in (LIST, SNAPSHOT, MESSAGE):
+            loaded = self.messages(entry.holes[0])
+            content = [message for message, _, _ in loaded]
+            return put_together(entry.form, None, [((), entry.form == MESSAGE, content)]), loaded
+        payload = self._read.values[entry.payload] if type(entry.payload) is int else entry.payload
+        rest = self._serde.loads_typed((entry.form, cast("bytes", payload)))
+        filled = [(hole.path, hole.single, [m for m, _, _ in self.messages(hole)]) for hole in entry.holes]
+        return put_together(entry.form, rest, filled), None
+
+    def pending(self, checkpoint: StoredCheckpoint, channels: Sequence[str] | None = None) -> list[PendingWrite]:
+        """Return what the tasks of a checkpoint wrote, in the order in which LangGraph applies it."""
+        return [
+            (task.task_id, write.channel, self.value(write.entry)[0])
+            for task in checkpoint.tasks
+            for write in task.writes
+            if write.entry.form != GONE and (channels is None or write.channel in channels)
+        ]
+
+    def checkpoint(self, stored: StoredCheckpoint) -> tuple[Checkpoint, dict[str, Loaded]]:
+        """Return the checkpoint itself, and the messages of each channel that is a list of them."""
+        skeleton = stored.skeleton
+        values: dict[str, Any] = {}
+        lists: dict[str, Loaded] = {}
+        for name, entry in skeleton.entries.items():
+            if entry.form == GONE:
+                continue
+            values[name], loaded = self.value(entry)
+            if loaded is not None:
+                lists[name] = loaded
+        rest = self._serde.loads_typed(skeleton.rest) if skeleton.rest else {}
+        checkpoint = {
+            "v": skeleton.v,
+            "ts": skeleton.ts,
+            "id": stored.id,
+            "channel_values": values,
+            "channel_versions": dict(skeleton.versions),
+            "versions_seen": {node: dict(seen) for node, seen in skeleton.seen.items()},
+            "updated_channels": None if skeleton.updated is None else list(skeleton.updated),
+            **rest,
+        }
+        return cast("Checkpoint", checkpoint), lists
+
+    def metadata(self, stored: StoredCheckpoint) -> CheckpointMetadata:
+        """Return the metadata as it was given."""
+        if stored.skeleton.metadata is not None:
+            return cast("CheckpointMetadata", self._serde.loads_typed(stored.skeleton.metadata))
+        return cast("CheckpointMetadata", json.loads(stored.metadata, strict=False))
+
+
+def config_of(thread_id: Any, ns: str, checkpoint_id: str) -> RunnableConfig:
+    """Return the config that names a checkpoint."""
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
+
+
+def tuple_of(reader: Reader, stored: StoredCheckpoint, thread_id: Any) -> tuple[CheckpointTuple, dict[str, Loaded]]:
+    """Return a checkpoint as LangGraph wants it, and the messages of its lists."""
+    checkpoint, lists = reader.checkpoint(stored)
+    parent = None if stored.parent is None else config_of(thread_id, stored.ns, stored.parent)
+    result = CheckpointTuple(
+        config_of(thread_id, stored.ns, stored.id),
+        checkpoint,
+        reader.metadata(stored),
+        parent,
+        reader.pending(stored),
+    )
+    return result, lists
+
+
+def known_checkpoint(
+    stored: StoredCheckpoint, metadata: Mapping[str, Any], ids: tuple[tuple[str | None, bool], ...] | None
+) -> KnownCheckpoint:
+    """Return what the next put needs to know of a checkpoint that was read."""
+    skeleton = stored.skeleton
+    return KnownCheckpoint(
+        versions=skeleton.versions,
+        entries=skeleton.entries,
+        place=stored.place,
+        step=metadata.get("step"),
+        ids=ids,
+        is_delta="messages" in skeleton.versions and "messages" not in skeleton.entries,
+    )
+
+
+def known_lists(stored: StoredCheckpoint, lists: Mapping[str, Loaded]) -> dict[str, KnownList]:
+    """Return the lists of a checkpoint that was read, as they are remembered: those that hold every message."""
+    found = {}
+    for name, loaded in lists.items():
+        entry = stored.skeleton.entries[name]
+        count = sum(part.last - part.first + 1 if type(part) is Range else -1 for part in entry.holes[0].parts)
+        if entry.form != MESSAGE and count == len(loaded):
+            items: list[Item] = [item_of(message, {space: n}) for message, space, n in loaded if space is not None]
+            found[name] = KnownList(items, entry.holes[0].parts)
+    return found
+
+
+def delta_history(
+    reader: Reader, ancestors: Sequence[StoredCheckpoint], channels: Sequence[str]
+) -> dict[str, DeltaChannelHistory]:
+    """Return what each channel was made from: the writes of its ancestors back to a stored value, and that value."""
+    result: dict[str, DeltaChannelHistory] = {}
+    for channel in channels:
+        newest_first: list[PendingWrite] = []
+        entry: DeltaChannelHistory = {"writes": []}
+        for stored in ancestors:
+            newest_first += reversed(reader.pending(stored, (channel,)))
+            value = stored.skeleton.entries.get(channel)
+            if value is not None and value.form != GONE:
+                entry["seed"] = reader.value(value)[0]
+                break
+        entry["writes"] = newest_first[::-1]
+        result[channel] = entry
+    return result

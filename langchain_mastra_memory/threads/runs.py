@@ -1,0 +1,89 @@
+"""What the archive must know of a run: does it count, and what kind a message is.
+
+A middleware keeps a record of the run in a private state channel (`agents.record`), and the saver reads it in the same
+write as the messages. Graphs without the middleware have no record: their messages are archived at once.
+
+| record | rows that the step brings |
+|---|---|
+| none | ordinary |
+| `open` | provisional: `kind="refused"` until the run is complete |
+| `complete` | those in `ids` ordinary, as `replaced` says; so are now the provisional ones of this run in `ids` |
+| `refused` | `kind="refused"`; the provisional ones stay so |
+| `off` | none: nothing of this step enters the archive |
+
+A record that was closed before this step belongs to the run before; what comes then is the input of the next one, and
+is provisional too.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from langchain_core.messages import BaseMessage, messages_from_dict
+
+from langchain_mastra_memory.codec import dump_message
+
+RUN_CHANNEL: Final = "memory_run"
+"""The private state channel with the records of the run, by the name of the middleware; see `agents.record`."""
+
+Status: TypeAlias = Literal["final", "open", "complete", "refused", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What a run's record means for the step.
+
+    Attributes:
+        status: As in the table of this module; `final` without a record.
+        ids: Ids that become ordinary messages.
+        replaced: Bodies to archive instead of what is in the state, by id; None keeps a message out.
+    """
+
+    status: Status = "final"
+    ids: tuple[str, ...] = ()
+    replaced: Mapping[str, bytes | None] = field(default_factory=dict)
+
+
+def dump_replacement(message: BaseMessage | None) -> str | None:
+    """Return a message as it may stand in a record's `replaced`: text, since the record is JSON."""
+    return None if message is None else b64encode(dump_message(message)).decode()
+
+
+def load_replacement(value: Any) -> bytes | None:
+    """Return the body of a message in `replaced`: of `dump_replacement`, or LangChain's `message_to_dict`."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return b64decode(value)
+    return dump_message(messages_from_dict([dict(value)])[0])
+
+
+def report_of(records: Any, *, moved: bool, source: str) -> RunReport:
+    """Return what the records of a checkpoint mean for its step.
+
+    Args:
+        records: The value of the channel, or None.
+        moved: Whether this step wrote the channel.
+        source: The checkpoint's source: `input`, `loop`, `update` or `fork`.
+    """
+    found: list[Mapping[str, Any]] = [r for r in (records or {}).values() if r.get("saver")]
+    if not found:
+        return RunReport()
+    record = found[0]
+    status = record.get("status", "open")
+    if status in ("open", "off"):
+        return RunReport(status)
+    if not moved:
+        return RunReport("final" if source == "update" else "open")
+    if status == "complete":
+        replaced = {i: load_replacement(value) for i, value in (record.get("replaced") or {}).items()}
+        return RunReport("complete", tuple(record.get("ids") or ()), replaced)
+    return RunReport("refused")
+
+
+def kind_of(message: BaseMessage) -> str | None:
+    """Return what a message is by itself: `summary` if another middleware made it of older ones, else None."""
+    return "summary" if message.additional_kwargs.get("lc_source") == "summarization" else None
