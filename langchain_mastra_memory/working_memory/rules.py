@@ -6,6 +6,7 @@ model can act on. The store only compares versions and keeps what was decided.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +30,8 @@ from langchain_mastra_memory.working_memory.schema import (
     fitted,
     repaired,
 )
+
+_log = logging.getLogger(__name__)
 
 METADATA_KEY: Final = "working_memory"
 """The key of a thread's metadata that sets its page."""
@@ -110,6 +113,8 @@ def as_text(value: PageValue) -> str:
 def metadata_with_page(options: WorkingMemory | None, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a thread's metadata with the page in it checked and in its stored form; the store takes it out.
 
+    In template mode only text is a page: anything else stays in the metadata, which is said in the log.
+
     Args:
         options: The options; None when working memory is off, and the key means nothing special.
         metadata: The application's metadata; under `working_memory` a whole page, or None to erase it.
@@ -119,7 +124,11 @@ def metadata_with_page(options: WorkingMemory | None, metadata: Mapping[str, Any
     """
     if options is None or metadata.get(METADATA_KEY) is None:
         return metadata
-    return {**metadata, METADATA_KEY: decide(options, None, metadata[METADATA_KEY], replace=True).text}
+    page = metadata[METADATA_KEY]
+    if options.mode == "template" and not isinstance(page, str):
+        _log.warning("metadata[%r] is no text and is not taken as the page of a template: %.80r", METADATA_KEY, page)
+        return metadata
+    return {**metadata, METADATA_KEY: decide(options, None, page, replace=True).text}
 
 
 def _text(options: WorkingMemory, current: str | None, update: object, *, by_agent: bool) -> Decision:

@@ -17,7 +17,7 @@ from langchain_mastra_memory.store.sql.positions import position_at
 from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, stored_message
 from langchain_mastra_memory.store.sql.schema import messages, threads
-from langchain_mastra_memory.store.sql.threads import EVERYTHING, is_title
+from langchain_mastra_memory.store.sql.threads import EVERYTHING, announce_thread, is_title
 from langchain_mastra_memory.store.sql.tx import Tx, any_of
 from langchain_mastra_memory.store.sql.values import dump_json, from_micros, load_json
 from langchain_mastra_memory.store.sql.view import Path, ViewStatements, path_of
@@ -168,6 +168,7 @@ def copy_thread(tx: Tx, op: CopyThread) -> ClonedThread:
     )
     if target is None:
         raise InvalidIdError(f"there is a thread {op.new_thread_id[:80]!r} already; choose another new_thread_id")
+    target = announce_thread(tx, target, metadata, op.features)
     rows = _copy_messages(tx, op, source, target, path)
     statement, params = _COUNT(path)
     whole = len(rows) == tx.value(statement, {"source_key": source.key, **params})

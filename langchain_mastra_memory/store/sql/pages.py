@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any, Final, cast
 
 import sqlalchemy as sa
@@ -406,9 +407,9 @@ def _thread(owner: PageOwner) -> str:
 def take_first_page(tx: Tx, thread: ThreadRow, metadata: MutableMapping[str, Any], features: Features) -> None:
     """Take a new thread's page out of its metadata; a resource keeps the page that it has."""
     scope = _scope(features)
-    if scope is None or METADATA_KEY not in metadata:
+    if scope is None or not _has_page(metadata):
         return
-    text = _as_text(metadata.pop(METADATA_KEY))
+    text = metadata.pop(METADATA_KEY)
     if text is None:
         return
     if scope == "thread":
@@ -430,9 +431,9 @@ def take_first_page(tx: Tx, thread: ThreadRow, metadata: MutableMapping[str, Any
 def take_page(tx: Tx, thread: ThreadRow, patch: MutableMapping[str, Any], features: Features) -> None:
     """Take a page out of a thread's new metadata; None erases it."""
     scope = _scope(features)
-    if scope is None or METADATA_KEY not in patch:
+    if scope is None or not _has_page(patch):
         return
-    text = _as_text(patch.pop(METADATA_KEY))
+    text = patch.pop(METADATA_KEY)
     if scope == "thread":
         branch, seq = _anchor(tx, thread, Where())
         _append_to_thread(tx, thread, text, "metadata", branch=branch, seq=seq)
@@ -449,8 +450,9 @@ def _append_to_resource(tx: Tx, resource_id: str, text: str | None, writer: Writ
     tx.run(_TRIM, {"owner": resource_id, "last_dropped": version - KEPT_VERSIONS})
 
 
-def _as_text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else dump_json(value)
+def _has_page(metadata: Mapping[str, Any]) -> bool:
+    """Tell whether metadata has a page in its stored form; what is no text is the application's own."""
+    return METADATA_KEY in metadata and isinstance(metadata[METADATA_KEY], (str, NoneType))
 
 
 def _scope(features: Features) -> str | None:
