@@ -10,7 +10,7 @@ import pytest
 from langchain_mastra_memory.errors import StoreReadOnlyError
 from langchain_mastra_memory.store.base import MemoryStore
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
-from langchain_mastra_memory.store.wrappers import ReadOnlyStore, StoreWrapper, Trace, TracedStore
+from langchain_mastra_memory.store.wrappers import EncryptedStore, ReadOnlyStore, StoreWrapper, Trace, TracedStore
 from langchain_mastra_memory.testing.conformance import MemoryStoreConformance
 
 
@@ -90,4 +90,16 @@ class TestReadOnly(MemoryStoreConformance):
     @classmethod
     def store(cls) -> Iterator[MemoryStore]:
         with RefusedFirst(SQLMemoryStore("memory://")) as store:
+            yield store
+
+
+class TestEncrypted(MemoryStoreConformance):
+    """All but searching works on ciphertext."""
+
+    skip_groups = frozenset({"index"})
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls) -> Iterator[MemoryStore]:
+        with EncryptedStore(SQLMemoryStore("memory://"), key=b"0123456789abcdef" * 4) as store:
             yield store

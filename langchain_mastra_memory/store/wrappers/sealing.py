@@ -1,0 +1,217 @@
+"""Sealing plain data: what a user wrote becomes ciphertext, and everything that a store works with stays.
+
+`Seal.seal` walks the dataclasses of an operation, `Seal.unseal` those of a result. Both follow one table of field names
+(`TEXTS`, `JSON_VALUES`); every message and all bytes are sealed wherever they are.
+
+The cipher is AES-SIV (RFC 5297), deterministic on purpose: equal values have equal ciphertexts, so that metadata can be
+filtered by equality and a body is stored once. Whoever reads the file learns which values are equal, and their sizes.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.tool import tool_call
+
+from langchain_mastra_memory.codec import dump_message, load_message
+from langchain_mastra_memory.errors import ConfigurationError, InvalidQueryError, StoreCorruptError
+
+T = TypeVar("T")
+
+TEXTS: Final = frozenset({"title", "text", "current_task", "suggested_response", "thread_title"})
+"""Fields whose strings are sealed."""
+JSON_VALUES: Final = frozenset({"metadata", "extracted", "titles"})
+"""Fields whose mappings have their values sealed; keys stay, and so does None, which means "remove" or "null"."""
+PLAIN_KEYS: Final = frozenset({"signal", "clone"})
+"""Metadata keys that the store itself reads."""
+CODEC_BODIES: Final = frozenset({("Archived", "body"), ("ArchivePlan", "own"), ("RawMessage", "body")})
+"""Bytes that are an encoded message, which the store decodes."""
+
+_TOKEN: Final = re.compile("\ue000enc1:([A-Za-z0-9_-]+=*)\ue001")
+_MESSAGE: Final = re.compile("\ue000enc1m:([A-Za-z0-9_-]+=*)\ue001")
+_MAGIC: Final = b"\0enc1"
+_CONTEXT: Final = [b"langchain-mastra-memory"]
+
+
+class Seal:
+    """A key, and older keys that can still open what they sealed."""
+
+    def __init__(self, key: bytes, old_keys: Sequence[bytes] = ()) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
+            from cryptography.hazmat.primitives.ciphers.aead import AESSIV  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigurationError(
+                f"EncryptedStore needs an extra: pip install 'langchain-mastra-memory[encryption]' ({error})"
+            ) from error
+        for each in (key, *old_keys):
+            if not isinstance(each, bytes) or len(each) not in (32, 48, 64):
+                raise ConfigurationError("a key must be 32, 48 or 64 random bytes, such as secrets.token_bytes(64)")
+        self._ciphers = [AESSIV(each) for each in (key, *old_keys)]
+        self._invalid = InvalidTag
+
+    def encrypt(self, plain: bytes) -> bytes:
+        """Return the ciphertext of bytes; the same for the same bytes."""
+        return self._ciphers[0].encrypt(b"+" + plain, _CONTEXT)  # AES-SIV refuses empty input
+
+    def decrypt(self, sealed: bytes) -> bytes:
+        """Undo `encrypt`, with whichever key it takes.
+
+        Raises:
+            StoreCorruptError: It was sealed with a key that is not here, or was changed.
+        """
+        for cipher in self._ciphers:
+            try:
+                plain: bytes = cipher.decrypt(sealed, _CONTEXT)
+            except self._invalid:
+                continue
+            return plain[1:]
+        raise StoreCorruptError("the data cannot be decrypted: it was sealed with another key, or it was changed")
+
+    def seal(self, value: T) -> T:
+        """Return an operation with what users wrote sealed."""
+        sealed: T = _Walk(self._seal_text, self._seal_json, self._seal_bytes, self._seal_message).walk(value)
+        return sealed
+
+    def unseal(self, value: T) -> T:
+        """Return a result with everything opened; what was never sealed comes back as it is."""
+        opened: T = _Walk(self._open_text, self._open_json, self._open_bytes, self._open_message).walk(value)
+        return opened
+
+    def _token(self, plain: bytes, kind: str = "") -> str:
+        return f"\ue000enc1{kind}:{base64.urlsafe_b64encode(self.encrypt(plain)).decode()}\ue001"
+
+    def _seal_text(self, text: str) -> str:
+        return self._token(json.dumps(text).encode()) if text.strip() else text  # an empty title is no title
+
+    def _seal_json(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+            value = int(value)  # equal numbers are equal in a filter
+        try:  # lone surrogates survive as escapes
+            return self._token(json.dumps(value, allow_nan=False, separators=(",", ":")).encode())
+        except (TypeError, ValueError) as error:
+            raise InvalidQueryError(f"metadata must be JSON data: {error}") from error
+
+    def _open_json(self, value: Any) -> Any:
+        if isinstance(value, str):
+            whole = _TOKEN.fullmatch(value)
+            return json.loads(self._opened(whole)) if whole else self._open_text(value)
+        if isinstance(value, Mapping):  # what the store put together out of sealed values
+            return {key: self._open_json(inner) for key, inner in value.items()}
+        return [self._open_json(inner) for inner in value] if isinstance(value, list) else value
+
+    def _open_text(self, text: str) -> str:
+        """Open every token in a text: a store may have put words around one (`Clone of ...`)."""
+        return _TOKEN.sub(lambda token: _as_text(json.loads(self._opened(token))), text)
+
+    def _opened(self, token: re.Match[str]) -> bytes:
+        return self.decrypt(base64.urlsafe_b64decode(token[1]))
+
+    def _seal_bytes(self, plain: bytes) -> bytes:
+        return _MAGIC + self.encrypt(plain)
+
+    def _open_bytes(self, sealed: bytes) -> bytes:
+        return self.decrypt(sealed[len(_MAGIC) :]) if sealed.startswith(_MAGIC) else sealed
+
+    def _seal_message(self, message: BaseMessage) -> BaseMessage:
+        return _shell(message, self._token(dump_message(message), "m"))
+
+    def _open_message(self, message: BaseMessage) -> BaseMessage:
+        token = _MESSAGE.fullmatch(message.content) if isinstance(message.content, str) else None
+        if token is None:
+            return message
+        opened = load_message(self._opened(token))
+        opened.id = message.id  # a copy has an id of its own
+        return opened
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Walk:
+    """Rebuilds plain data, changing what the table names."""
+
+    text: Callable[[str], str]
+    json: Callable[[Any], Any]
+    raw: Callable[[bytes], bytes]
+    message: Callable[[BaseMessage], BaseMessage]
+
+    def walk(self, value: Any) -> Any:
+        """Return the value, changed within."""
+        if isinstance(value, BaseMessage):
+            return self.message(value)
+        if isinstance(value, bytes):
+            return self.raw(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self.walk, value))
+        if isinstance(value, Mapping):
+            return {key: self.walk(inner) for key, inner in value.items()}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return self._fields(value)
+        return value
+
+    def _fields(self, value: Any) -> Any:
+        kind = type(value).__name__
+        if kind == "NewMessage" and value.kind == "signal":  # the store reads what a signal is about
+            return dataclasses.replace(value, message=self.message(value.message))
+        changed = {}
+        for field in dataclasses.fields(value):
+            before = getattr(value, field.name)
+            after = self._field(kind, field.name, before)
+            if after is not before:
+                changed[field.name] = after
+        return dataclasses.replace(value, **changed) if changed else value
+
+    def _field(self, kind: str, name: str, value: Any) -> Any:
+        if (kind, name) in CODEC_BODIES:
+            return (
+                {key: self._codec(v) for key, v in value.items()} if isinstance(value, Mapping) else self._codec(value)
+            )
+        if name in TEXTS and isinstance(value, str):
+            return self.text(value)
+        if name in JSON_VALUES and isinstance(value, Mapping):
+            return {key: inner if key in PLAIN_KEYS else self.json(inner) for key, inner in value.items()}
+        if name == "mirror":
+            return {
+                key: tuple((path, self.json(inner)) for path, inner in values) for key, values in (value or {}).items()
+            }
+        return self.walk(value)
+
+    def _codec(self, body: bytes) -> bytes:
+        return dump_message(self.message(load_message(body)))
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _shell(message: BaseMessage, content: str) -> BaseMessage:
+    """Return a message of the same type, id and calls that says nothing but `content`."""
+    if isinstance(message, AIMessage):
+        ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+        return AIMessage(
+            content, id=message.id, tool_calls=[tool_call(name="sealed", args={}, id=each) for each in ids]
+        )
+    if isinstance(message, ToolMessage):
+        return ToolMessage(content, id=message.id, tool_call_id=message.tool_call_id)
+    if isinstance(message, ChatMessage):
+        return ChatMessage(content=content, id=message.id, role="sealed")
+    if isinstance(message, FunctionMessage):
+        return FunctionMessage(content=content, id=message.id, name="sealed")
+    if isinstance(message, SystemMessage):
+        return SystemMessage(content, id=message.id)
+    return HumanMessage(content, id=message.id)
