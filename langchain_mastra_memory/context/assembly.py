@@ -88,7 +88,13 @@ def assemble(layers: Layers, layout: Layout = "documented") -> Prompt:
     )
 
 
-def describe(layers: Layers, prompt: Prompt, layout: Layout, count: Callable[[str], float]) -> tuple[Shown, ...]:
+def describe(
+    layers: Layers,
+    prompt: Prompt,
+    layout: Layout,
+    count: Callable[[str], float],
+    weigh: Callable[[BaseMessage], float],
+) -> tuple[Shown, ...]:
     """Return the layers of a finished prompt with their sizes, in the order of the layout.
 
     Args:
@@ -96,13 +102,15 @@ def describe(layers: Layers, prompt: Prompt, layout: Layout, count: Callable[[st
         prompt: What came out.
         layout: The order.
         count: The tokens of a text.
+        weigh: The tokens of a message.
     """
     place = "system" if layout == "documented" else "last human message"
     shown: list[Shown] = []
 
-    def add(name: str, text: str, where: str, messages: int = 0) -> None:
-        if text or messages:
-            shown.append(Shown(name=name, text=text, tokens=count(text), where=where, messages=messages))
+    def add(name: str, text: str, where: str, items: Sequence[Item] = ()) -> None:
+        if text or items:
+            tokens = sum(weigh(item.message) for item in items) if items else count(text)
+            shown.append(Shown(name=name, text=text, tokens=tokens, where=where, messages=len(items)))
 
     def add_layer(layer: Layer | None, where: str) -> None:
         if layer is not None:
@@ -134,7 +142,7 @@ def describe(layers: Layers, prompt: Prompt, layout: Layout, count: Callable[[st
         ]
         text = "\n".join(message_text(item.message) for item in items)
         where = place if origin == "recall" and layout == "cached" else "conversation"
-        add(name, text, where, len(items))
+        add(name, text, where, items)
     if layout == "cached":
         add_layer(layers.working_memory, place)
         add_layer(layers.recalled_other, place)

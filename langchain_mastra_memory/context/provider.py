@@ -55,13 +55,15 @@ class RunFacts:
         read_only: Whether nothing may be written (memory, or run).
         checkpointed: Whether the state is the history; otherwise the archive is.
         items: The run's messages, oldest first, with seq and tokens where known. With `checkpointed` this is the whole
-            state; without, the run's own messages.
+            state; without, the run's own messages. Items are made where you look: prefer slices of the end to walking
+            the whole of a long thread.
         state: The graph's state, private channels included.
         position: Where the state ends in the archive; None when nothing of it is archived. Reads during the run use
             it instead of the thread's current position.
         now: When the turn began, aware UTC; the same through the turn.
         model: The agent's own model, for features that have none configured.
         writer: Sends an event to the graph's custom stream.
+        streams: Whether somebody listens to the custom stream.
         agent: The name of the sub-agent, or None.
         preview: Whether this is a preview: no model calls, nothing written.
     """
@@ -72,12 +74,13 @@ class RunFacts:
     options: RunOptions
     read_only: bool
     checkpointed: bool
-    items: tuple[Item, ...]
+    items: Sequence[Item]
     now: datetime
     state: Mapping[str, Any] = field(default_factory=dict)
     position: Position | None = None
     model: BaseChatModel | None = None
     writer: Callable[[Any], None] = no_writer
+    streams: bool = False
     agent: str | None = None
     preview: bool = False
 

@@ -177,6 +177,7 @@ class SaveRun(Operation[list[StoredMessage]]):
         after: Ids of the messages that the run's state had before, oldest first: where the run stood. Empty with
             `from_state` false: where the thread stands.
         from_state: Whether the position comes from `after`.
+        keep_known: Whether a message whose id is in view is left as it is.
         title: The title of the thread, when it is made here.
         metadata: Its metadata, when it is made here.
         features: What is on in the memory that asks.
@@ -194,6 +195,7 @@ class SaveRun(Operation[list[StoredMessage]]):
     messages: tuple[NewMessage, ...]
     after: tuple[str, ...] = ()
     from_state: bool = False
+    keep_known: bool = False
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     features: frozenset[str] = frozenset()

@@ -271,16 +271,16 @@ def save_run(tx: Tx, op: SaveRun) -> list[StoredMessage]:
     if written:
         on_messages_saved.fire(tx, thread, written, op.features)
     edited: list[WrittenRow] = []
-    now = {row.id: row for row in written}
     for message_id, row in known.items():
+        if op.keep_known and row[3] is None:
+            continue
         rows = rewrite(tx, thread, row, given[message_id])
-        now[message_id] = rows[0]
         edited += rows if rows[0].revision != row[7] else []
     if edited:
         thread = lock_thread(tx, thread.id, None, edits=1)
         on_messages_edited.fire(tx, thread, edited, op.features)
     statement, params = _BY_ID(path_of(tx, thread.key, thread.branch, thread.head))
-    stored = {row[2]: row for row in tx.all(statement, {"thread_key": thread.key, "ids": list(now), **params})}
+    stored = {row[2]: row for row in tx.all(statement, {"thread_key": thread.key, "ids": ids, **params})}
     return [stored_message(thread, stored[message_id]) for message_id in given if message_id in stored]
 
 

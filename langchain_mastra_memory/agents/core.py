@@ -1,0 +1,516 @@
+"""One run, step by step, whatever calls it: the middleware, the graph nodes or the preview.
+
+`Turns` keeps in the process what a turn has computed, so that a tool loop reads the archive once; it is a cache only:
+another process, or one that has forgotten, computes it anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.tools import BaseTool
+
+from langchain_mastra_memory.agents.identity import Identity
+from langchain_mastra_memory.agents.matching import resent
+from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.context.assembly import arrange, assemble, fixed_text
+from langchain_mastra_memory.context.items import StateItems
+from langchain_mastra_memory.context.layers import Contribution, Item, Layers, LeftOut, Prompt, Reason
+from langchain_mastra_memory.context.provider import FeatureProvider, Position, RunFacts, no_writer
+from langchain_mastra_memory.errors import ProcessorError
+from langchain_mastra_memory.history.options import HistorySource, MessageHistory, function_name
+from langchain_mastra_memory.history.repair import left_out
+from langchain_mastra_memory.history.units import turn_start
+from langchain_mastra_memory.history.window import Boundary, Limits, Shape, choose
+from langchain_mastra_memory.io import IO
+from langchain_mastra_memory.store.operations.runs import (
+    History,
+    LoadHistory,
+    Located,
+    ReadRun,
+    RunView,
+    StoreBoundary,
+    StoredBoundary,
+)
+from langchain_mastra_memory.tokens import ready
+
+_TURNS: weakref.WeakKeyDictionary[MemoryBase, Turns] = weakref.WeakKeyDictionary()
+REMEMBERED_TURNS: Final = 512
+REMEMBERED_THREADS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a model call is made of, before memory.
+
+    Attributes:
+        identity: Whose run it is.
+        turn: The id of the turn.
+        messages: The state's messages.
+        inputs: Ids of the messages that came in with the run; empty: the newest human message.
+        refused: Ids of messages of refused runs.
+        system: The agent's system message.
+        tools: The tools that the model sees.
+        state: The graph's state.
+        model: The agent's model.
+        writer: The custom stream.
+        streams: Whether somebody listens to it.
+        source: Where the history comes from.
+        retain_full_input: Take the input as the whole conversation.
+        preview: Nothing is written, no model is called.
+        checkpoint_id: The checkpoint to stand at (preview only).
+    """
+
+    identity: Identity
+    turn: str
+    messages: tuple[BaseMessage, ...]
+    inputs: tuple[str, ...] = ()
+    refused: frozenset[str] = frozenset()
+    system: SystemMessage | None = None
+    tools: tuple[BaseTool | Mapping[str, Any], ...] = ()
+    state: Mapping[str, Any] = field(default_factory=dict)
+    model: BaseChatModel | None = None
+    writer: Callable[[Any], None] = no_writer
+    streams: bool = False
+    source: HistorySource = "auto"
+    retain_full_input: bool = False
+    preview: bool = False
+    checkpoint_id: str | None = None
+
+    @property
+    def from_state(self) -> bool:
+        """Whether the state is the history."""
+        if self.source == "auto":
+            return self.identity.state_is_history(self.messages)
+        return self.source == "state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What memory made of a call.
+
+    Attributes:
+        prompt: What the model is sent.
+        layers: What went into it.
+        left_out: Everything that is not shown, and why.
+        hidden_tools: Names of tools that the model is not to see.
+        facts: The run as the features saw it.
+        tokens: The whole prompt, when there is a budget.
+    """
+
+    prompt: Prompt
+    layers: Layers
+    left_out: tuple[LeftOut, ...]
+    hidden_tools: frozenset[str]
+    facts: RunFacts
+    tokens: float = 0.0
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What a turn has computed so far."""
+
+    now: datetime
+    model: BaseChatModel | None = None
+    view: RunView | None = None
+    viewed: tuple[str, ...] = ()
+    history: History | None = None
+    loaded_for: tuple[object, ...] = ()
+    begun: dict[str, Contribution] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a thread's newest view located: right while epoch and edits are the same."""
+
+    epoch: int
+    edits: int
+    ids: tuple[str, ...]
+    located: Mapping[str, Located]
+    deleted: frozenset[str]
+
+
+class Turns:
+    """The turns of one memory, in this process."""
+
+    def __init__(self, memory: MemoryBase) -> None:
+        self.memory = memory
+        self._turns: OrderedDict[tuple[str, str], _Turn] = OrderedDict()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def _of(self, thread_id: str, turn: str) -> _Turn:
+        with self._lock:
+            known = self._turns.get((thread_id, turn))
+            if known is None:
+                known = self._turns[thread_id, turn] = _Turn(self.memory.clock())
+            self._turns.move_to_end((thread_id, turn))
+            while len(self._turns) > REMEMBERED_TURNS:
+                self._turns.popitem(last=False)
+            return known
+
+    def forget(self, thread_id: str, turn: str) -> None:
+        """Drop what a turn has computed: it is over."""
+        with self._lock:
+            self._turns.pop((thread_id, turn), None)
+
+    @property
+    def history(self) -> MessageHistory | None:
+        """The options of the message history; None when it is off."""
+        return self.memory.options.message_history
+
+    def providers(self, identity: Identity) -> list[FeatureProvider]:
+        """Return the features that take part in a run."""
+        switches = identity.options
+        off = {
+            name
+            for name, on in (
+                ("working_memory", switches.working_memory),
+                ("recall", switches.semantic_recall),
+                ("semantic_recall", switches.semantic_recall),
+                ("observation", switches.observational_memory),
+                ("observational_memory", switches.observational_memory),
+            )
+            if on is False
+        }
+        return [provider for provider in self.memory.providers if provider.name not in off]
+
+    def read_only(self, identity: Identity) -> bool:
+        """Return whether nothing may be written in this run."""
+        return bool(self.memory.options.read_only or identity.options.read_only)
+
+    async def facts(self, io: IO, call: Call) -> RunFacts:
+        """Return the run as features see it: the state's messages with what the archive knows of them."""
+        turn = self._of(call.identity.thread_id, call.turn)
+        turn.model = call.model or turn.model
+        items: Sequence[Item]
+        position: tuple[int, int] | None = None
+        if call.from_state:
+            view = await self._view(io, call, turn)
+            position = view.position
+            items = StateItems(call.messages, view.located)
+        else:
+            items = tuple(Item(message=message) for message in call.messages)
+        return RunFacts(
+            thread_id=call.identity.thread_id,
+            resource_id=call.identity.resource_id,
+            turn=call.turn,
+            options=call.identity.options,
+            read_only=self.read_only(call.identity),
+            checkpointed=call.from_state,
+            items=items,
+            state=call.state,
+            position=None if position is None else Position(branch=position[0], head=position[1]),
+            now=turn.now,
+            model=turn.model,
+            writer=call.writer,
+            streams=call.streams,
+            agent=call.identity.agent,
+            preview=call.preview,
+        )
+
+    async def prepare(self, io: IO, call: Call) -> Ready:
+        """Return the prompt of a model call.
+
+        Raises:
+            ProcessorError: One of the user's processors raised; nothing was sent.
+        """
+        counter = await ready(self.memory.token_counter, io)
+        turn = self._of(call.identity.thread_id, call.turn)
+        facts = await self.facts(io, call)
+        contribution = await self._contribution(io, call, facts, turn)
+        options = self.history
+        limits = (
+            options.limits(call.identity.options, uncapped=contribution.uncapped)
+            if options is not None
+            else Limits(last_messages=0)
+        )
+        items, start, out, boundary = (
+            await self._state(io, call, turn, limits=limits, contribution=contribution, facts=facts)
+            if call.from_state
+            else await self._archive(io, call, turn, limits, contribution)
+        )
+        context = (*call.identity.context, *call.identity.options.context_messages)
+        fixed = 0.0
+        if limits.max_tokens:
+            frame = arrange(
+                instructions=call.system,
+                call_system=call.identity.options.system or "",
+                contribution=contribution,
+                history=(),
+                context=context,
+                turn=(),
+            )
+            fixed = counter.count_system(fixed_text(frame)) + counter.count_tools(call.tools)
+            fixed += sum(counter.weigh(item.message) for item in frame.conversation)
+        window = choose(
+            items,
+            turn=start,
+            limits=limits,
+            weigh=lambda item: item.tokens if item.tokens is not None else counter.weigh(item.message),
+            shape=Shape(
+                fixed_tokens=fixed,
+                boundary=boundary,
+                covered_upto=contribution.covered_upto,
+                covered_ids=contribution.covered_ids,
+                pinned=contribution.pinned,
+            ),
+        )
+        if window.boundary is not None and not facts.read_only and not call.preview:
+            await self._keep_boundary(io, call, turn, window.boundary)
+        layers = arrange(
+            instructions=call.system,
+            call_system=call.identity.options.system or "",
+            contribution=contribution,
+            history=window.items[: window.turn],
+            context=context,
+            turn=window.items[window.turn :],
+        )
+        shaped = _processed(layers, options)
+        prompt = assemble(shaped, self.memory.options.layout)
+        removed = {item.id for item in shaped.conversation}
+        gone = [left_out(item.message, "processor") for item in layers.conversation if item.id not in removed]
+        return Ready(
+            prompt=prompt,
+            layers=shaped,
+            left_out=(*out, *window.left_out, *gone, *prompt.left_out),
+            hidden_tools=contribution.hidden_tools,
+            facts=facts,
+            tokens=window.tokens,
+        )
+
+    async def _contribution(self, io: IO, call: Call, facts: RunFacts, turn: _Turn) -> Contribution:
+        on = self.providers(call.identity)
+        switched_off = [provider for provider in self.memory.providers if provider not in on]
+        hidden = frozenset(tool.name for provider in switched_off for tool in provider.tools)
+        parts = [Contribution(hidden_tools=hidden)]
+        for provider in on:
+            begun = turn.begun.get(provider.name)
+            if begun is None:
+                begun = turn.begun[provider.name] = await provider.begin(io, facts)
+            parts.append(await provider.each_call(io, facts, begun))
+        return Contribution.merged(parts)
+
+    async def _view(self, io: IO, call: Call, turn: _Turn) -> RunView:
+        """Return what the archive knows of the state: read once in a turn, and only what is new since the last one."""
+        ids = tuple(message.id or "" for message in call.messages)
+        if turn.view is not None and ids[: len(turn.viewed)] == turn.viewed:
+            return turn.view
+        thread = call.identity.thread_id
+        known = self._known.get(thread)
+        prefix = 0 if known is None or ids[: len(known.ids)] != known.ids else len(known.ids)
+        options = self.history
+        limits = options.limits(call.identity.options) if options else Limits(last_messages=0)
+        view = await io.run(
+            ReadRun(
+                thread_id=thread,
+                resource_id=call.identity.resource_id,
+                ids=ids,
+                known=(known.epoch, known.edits, prefix) if known is not None and prefix else None,
+                last=limits.last_messages,
+                with_outside=not limits.off,
+            )
+        )
+        if known is not None and prefix and (view.epoch, view.edits) == (known.epoch, known.edits):
+            view = replace(view, located={**known.located, **view.located}, deleted=view.deleted | known.deleted)
+        if view.exists:
+            settled = next((at for at, message_id in enumerate(ids) if message_id not in view.located), len(ids))
+            with self._lock:
+                self._known[thread] = _Known(view.epoch, view.edits, ids[:settled], view.located, view.deleted)
+                self._known.move_to_end(thread)
+                while len(self._known) > REMEMBERED_THREADS:
+                    self._known.popitem(last=False)
+        turn.view, turn.viewed = view, ids
+        return view
+
+    async def _state(
+        self, io: IO, call: Call, turn: _Turn, *, limits: Limits, contribution: Contribution, facts: RunFacts
+    ) -> tuple[list[Item], int, list[LeftOut], Boundary | None]:
+        """Return the conversation when the state is the history: what entered outside a run joins at its seq."""
+        view = await self._view(io, call, turn)
+        boundary = _fitting(view.boundaries, limits)
+        start = _turn_place(call)
+        horizon = (
+            0
+            if call.preview
+            else _horizon(call, start, limits=limits, contribution=contribution, facts=facts, boundary=boundary)
+        )
+        inputs = call.messages[start:] if call.inputs else ()
+        again = resent(inputs, call.messages[:start]) if len(inputs) > 1 else {}
+        repeated = {inputs[at].id for at in again}
+        out: list[LeftOut] = []
+        items: list[Item] = []
+        outside = list(view.outside)
+        turn_at: int | None = None
+        for place in range(horizon, len(call.messages)):
+            if place == start:
+                items += [Item.of(stored) for stored in outside]
+                outside, turn_at = [], len(items)
+            item = facts.items[place]
+            while outside and item.seq is not None and outside[0].seq < item.seq:
+                items.append(Item.of(outside.pop(0)))
+            reason = _not_shown(item, repeated, call.refused, view.deleted)
+            if reason is None:
+                items.append(item)
+            else:
+                out.append(left_out(item.message, reason))
+        items += [Item.of(stored) for stored in outside]
+        return items, len(items) if turn_at is None else turn_at, out, boundary
+
+    async def _archive(
+        self, io: IO, call: Call, turn: _Turn, limits: Limits, contribution: Contribution
+    ) -> tuple[list[Item], int, list[LeftOut], Boundary | None]:
+        """Return the conversation when the archive is the history: its window, merged with the run by id."""
+        history = await self._load(io, call, turn, limits, contribution)
+        given = [message for message in call.messages if message.id not in history.deleted]
+        out = [left_out(message, "deleted") for message in call.messages if message.id in history.deleted]
+        if call.retain_full_input:
+            items = [Item(message=message) for message in given]
+            return items, turn_start(given), out, None
+        stored = {known.id: known for known in (*history.messages, *history.matched)}
+        merged = sorted(stored.values(), key=lambda known: known.seq)
+        again = resent(given, [known.message for known in merged])
+        window = {known.id for known in history.messages}
+        out += [left_out(given[at], "duplicate") for at in sorted(again) if given[at].id not in stored]
+        new = [message for at, message in enumerate(given) if at not in again]
+        shown = [Item.of(known) for known in merged if known.id in window]
+        return (
+            [*shown, *(Item(message=message) for message in new)],
+            len(shown),
+            out,
+            _fitting(history.boundaries, limits),
+        )
+
+    async def _load(self, io: IO, call: Call, turn: _Turn, limits: Limits, contribution: Contribution) -> History:
+        ids = tuple(message.id for message in call.messages if message.id)
+        key = (limits, contribution.covered_upto, call.retain_full_input, call.checkpoint_id, ids[:1])
+        if turn.history is not None and turn.loaded_for == key:
+            return turn.history
+        last = limits.last_messages
+        sent = len(call.messages)
+        if last is not None and not limits.off and sent > 1:
+            last = max(last, sent)  # what the client sends again is looked for in at least as much
+        off = limits.off or call.retain_full_input
+        turn.history = await io.run(
+            LoadHistory(
+                thread_id=call.identity.thread_id,
+                resource_id=call.identity.resource_id,
+                last=0 if off and sent < 2 else (sent if off else last),
+                tokens=limits.max_tokens,
+                after=contribution.covered_upto,
+                ids=ids,
+                checkpoint_id=call.checkpoint_id,
+                boundary_for=(limits.max_tokens, limits.remove_tokens) if limits.max_tokens else None,
+            )
+        )
+        turn.loaded_for = key
+        return turn.history
+
+    async def _keep_boundary(self, io: IO, call: Call, turn: _Turn, made: Boundary) -> None:
+        if made.seq is None:
+            return
+        await io.run(
+            StoreBoundary(
+                thread_id=call.identity.thread_id,
+                resource_id=call.identity.resource_id,
+                message_id=made.message_id,
+                seq=made.seq,
+                max_tokens=made.max_tokens,
+                remove_tokens=made.remove_tokens,
+            )
+        )
+        kept = StoredBoundary(
+            message_id=made.message_id,
+            seq=made.seq,
+            branch=0,
+            max_tokens=made.max_tokens,
+            remove_tokens=made.remove_tokens,
+        )
+        if turn.view is not None:
+            turn.view = replace(turn.view, boundaries=(kept, *turn.view.boundaries))
+        if turn.history is not None:
+            turn.history = replace(turn.history, boundaries=(kept, *turn.history.boundaries))
+
+
+def turns_of(memory: MemoryBase) -> Turns:
+    """Return the turns of a memory in this process: its middlewares and nodes share them."""
+    found = _TURNS.get(memory)
+    return _TURNS.setdefault(memory, Turns(memory)) if found is None else found
+
+
+def _turn_place(call: Call) -> int:
+    """Return the place where the running turn begins: its first input, else the newest human message."""
+    wanted = set(call.inputs)
+    first: int | None = None
+    for place in range(len(call.messages) - 1, -1, -1):
+        if not wanted:
+            break
+        if call.messages[place].id in wanted:
+            wanted.discard(call.messages[place].id or "")
+            first = place
+    return turn_start(call.messages) if first is None else first
+
+
+def _horizon(
+    call: Call, start: int, *, limits: Limits, contribution: Contribution, facts: RunFacts, boundary: Boundary | None
+) -> int:
+    """Return a place before which nothing can be shown, so that a long thread costs only its end."""
+    horizon = 0
+    if limits.off:
+        horizon = start
+    elif limits.last_messages:
+        horizon = max(0, start - limits.last_messages)
+    if boundary is not None:
+        backwards = range(start - 1, horizon - 1, -1)
+        horizon = next((at for at in backwards if call.messages[at].id == boundary.message_id), horizon)
+    upto = contribution.covered_upto
+    if upto is not None and isinstance(facts.items, StateItems):
+        items = facts.items
+        backwards = range(start - 1, horizon - 1, -1)
+        horizon = next((at for at in backwards if (seq := items.seq(at)) is not None and seq <= upto), horizon)
+    return horizon
+
+
+def _not_shown(
+    item: Item, repeated: set[str | None], refused: frozenset[str], deleted: frozenset[str]
+) -> Reason | None:
+    if item.id in repeated:
+        return "duplicate"
+    if item.id in refused:
+        return "refused"
+    return "deleted" if item.id in deleted else None
+
+
+def _fitting(known: Sequence[StoredBoundary], limits: Limits) -> Boundary | None:
+    made = (
+        Boundary(
+            message_id=stored.message_id,
+            seq=stored.seq,
+            max_tokens=stored.max_tokens,
+            remove_tokens=stored.remove_tokens,
+        )
+        for stored in known
+    )
+    return next((boundary for boundary in made if boundary.fits(limits)), None)
+
+
+def _processed(layers: Layers, options: MessageHistory | None) -> Layers:
+    for processor in options.processors if options else ():
+        try:
+            made = processor(layers)
+        except Exception as error:
+            raise ProcessorError(
+                f"the processor {function_name(processor)} raised {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(made, Layers):
+            raise ProcessorError(f"the processor {function_name(processor)} returned {made!r:.60}, not Layers")
+        layers = made
+    return layers

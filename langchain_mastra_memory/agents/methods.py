@@ -1,0 +1,223 @@
+"""The methods of `Memory` that plug it into agents and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
+from langchain_core.tools import BaseTool
+
+from langchain_mastra_memory.agents.core import Call, Turns
+from langchain_mastra_memory.agents.identity import Identity, ResourceOf
+from langchain_mastra_memory.agents.run_options import RunOptions, run_options
+from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.context.assembly import describe
+from langchain_mastra_memory.context.preview import Preview
+from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.history.options import HistorySource
+from langchain_mastra_memory.ids import checked_id, new_id, optional_id
+from langchain_mastra_memory.io import IO, both
+from langchain_mastra_memory.tokens import ready
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
+
+    from langchain_mastra_memory.agents.middleware import MemoryMiddleware
+
+
+class AgentMethods(MemoryBase):
+    """Middleware, graph nodes, preview."""
+
+    def middleware(
+        self,
+        *,
+        name: str | None = None,
+        agent: str | None = None,
+        resource_id: ResourceOf | None = None,
+        history: HistorySource | None = None,
+        retain_full_input: bool | None = None,
+        save_partial: bool | None = None,
+    ) -> MemoryMiddleware:
+        """Return the middleware that gives an agent this memory. It goes first in the list.
+
+        Args:
+            name: Another name than `MastraMemory`, for a second memory in one graph.
+            agent: The name of a sub-agent whose own memory this is.
+            resource_id: A function of the runtime that decides whose run it is.
+            history: Where the history comes from; by default as in `MessageHistory(history=...)`.
+            retain_full_input: Take what the caller sends as the whole conversation.
+            save_partial: Keep what was streamed when the caller cancels.
+
+        Example:
+            ```python
+            agent = create_agent(model, middleware=[memory.middleware()], checkpointer=memory.checkpointer)
+            ```
+        """
+        from langchain_mastra_memory.agents.middleware import MemoryMiddleware  # noqa: PLC0415 - it knows langchain
+
+        return MemoryMiddleware(
+            self,
+            name=name,
+            agent=agent,
+            resource_id=resource_id,
+            history=history,
+            retain_full_input=retain_full_input,
+            save_partial=save_partial,
+        )
+
+    def load_node(
+        self,
+        *,
+        input_key: str = "messages",
+        output_key: str = "llm_input_messages",
+        system: str | SystemMessage | None = None,
+        tools: Sequence[BaseTool] = (),
+        resource_id: ResourceOf | None = None,
+        history: HistorySource | None = None,
+        name: str = "load_memory",
+    ) -> Runnable[Any, Any]:
+        """Return a graph node that makes the prompt: it goes before each node that calls the model.
+
+        Args:
+            input_key: The state's messages.
+            output_key: Where the prompt goes; the model node reads it there, and the state's messages stay whole.
+            system: The agent's instructions; they and memory's system text come first in the prompt.
+            tools: The tools of the model, for counting.
+            resource_id: A function of the runtime that decides whose run it is.
+            history: Where the history comes from; by default as in `MessageHistory(history=...)`.
+            name: The node's name in traces.
+
+        Example:
+            ```python
+            builder.add_node("load", memory.load_node())
+            builder.add_node("model", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
+            builder.add_node("save", memory.save_node())
+            ```
+        """
+        from langchain_mastra_memory.agents.nodes import load_node  # noqa: PLC0415 - it knows this module
+
+        return load_node(
+            self,
+            input_key=input_key,
+            output_key=output_key,
+            system=SystemMessage(system) if isinstance(system, str) else system,
+            tools=tuple(tools),
+            resource_of=resource_id,
+            source=history,
+            name=name,
+        )
+
+    def save_node(
+        self,
+        *,
+        input_key: str = "messages",
+        resource_id: ResourceOf | None = None,
+        history: HistorySource | None = None,
+        name: str = "save_memory",
+    ) -> Runnable[Any, Any]:
+        """Return a graph node that saves what is new of the state's messages: it goes where the run is complete.
+
+        Under a checkpointer of this memory the messages are archived with the checkpoint, and the node does what else
+        follows a run (titles, buffering of observations).
+
+        Args:
+            input_key: The state's messages.
+            resource_id: A function of the runtime that decides whose run it is.
+            history: As in `load_node`.
+            name: The node's name in traces.
+        """
+        from langchain_mastra_memory.agents.nodes import save_node  # noqa: PLC0415 - it knows this module
+
+        return save_node(self, input_key=input_key, resource_of=resource_id, source=history, name=name)
+
+    @both
+    async def preview(
+        self,
+        io: IO,
+        messages: Iterable[Any] = (),
+        *,
+        thread_id: str,
+        resource_id: str | None = None,
+        system: str | SystemMessage | None = None,
+        tools: Sequence[BaseTool | Mapping[str, Any]] = (),
+        model: BaseChatModel | None = None,
+        state: Mapping[str, Any] | Sequence[BaseMessage] | None = None,
+        checkpoint_id: str | None = None,
+        options: RunOptions | Mapping[str, Any] | None = None,
+    ) -> Preview:
+        """Return what the model would be sent for new messages. Nothing is written and no model is called.
+
+        Args:
+            messages: The new messages.
+            thread_id: The thread.
+            resource_id: Its owner; checked when given.
+            system: The agent's instructions.
+            tools: The agent's tools, for counting.
+            model: The agent's model, for features that look at it.
+            state: The graph's state, or its messages: they are the history then. Without it the archive is.
+            checkpoint_id: The checkpoint to stand at.
+            options: Switches as for a run.
+
+        Raises:
+            ThreadNotFoundError: The thread is another resource's, or has no such checkpoint.
+            ProcessorError: One of the processors raised.
+
+        Example:
+            >>> from langchain_mastra_memory import Memory
+            >>> memory = Memory("memory://")
+            >>> preview = memory.preview([("user", "Hello!")], thread_id="t1", system="Be kind.")
+            >>> [(layer.name, layer.where) for layer in preview.layers]
+            [('instructions', 'system'), ('turn', 'conversation')]
+        """
+        if state is not None and checkpoint_id is not None:
+            raise ConfigurationError("preview takes a state or a checkpoint_id, not both")
+        new = _with_ids(messages)
+        given: Mapping[str, Any] = state if isinstance(state, Mapping) else {"messages": list(state or ())}
+        earlier = tuple(given.get("messages", ()))
+        switches = run_options(options)
+        call = Call(
+            identity=Identity(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id), options=switches),
+            turn=f"preview-{new_id()}",
+            messages=(*earlier, *new),
+            inputs=tuple(message.id or "" for message in new),
+            system=SystemMessage(system) if isinstance(system, str) else system,
+            tools=tuple(tools),
+            state=given,
+            model=model,
+            source="state" if state is not None else "archive",
+            preview=True,
+            checkpoint_id=checkpoint_id,
+        )
+        turns = Turns(self)  # of its own: nothing of a preview stays
+        return await _preview(io, turns, call)
+
+
+async def _preview(io: IO, turns: Turns, call: Call) -> Preview:
+    counter = await ready(turns.memory.token_counter, io)
+    layout = turns.memory.options.layout
+    made = await turns.prepare(io, call)
+    prompt = made.prompt
+    shown = describe(made.layers, prompt, layout, counter.count_text, counter.weigh)
+    messages = (prompt.system, *prompt.messages) if prompt.system else prompt.messages
+    tool_tokens = counter.count_tools([tool for tool in call.tools if _name(tool) not in made.hidden_tools])
+    return Preview(
+        messages=messages,
+        layers=shown,
+        left_out=made.left_out,
+        tokens=counter.count_messages(messages) + tool_tokens,
+        tool_tokens=tool_tokens,
+        counted_by=counter.name,
+        layout=layout,
+        thread_id=call.identity.thread_id,
+    )
+
+
+def _with_ids(messages: Iterable[Any]) -> tuple[BaseMessage, ...]:
+    given = convert_to_messages(list(messages))
+    return tuple(message if message.id else message.model_copy(update={"id": new_id()}) for message in given)
+
+
+def _name(tool: BaseTool | Mapping[str, Any]) -> str:
+    return tool.name if isinstance(tool, BaseTool) else str(tool.get("name", ""))

@@ -1,0 +1,134 @@
+"""Graph nodes for raw graphs: `load_node` makes the prompt, `save_node` saves the run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tools import BaseTool
+from langgraph.runtime import get_runtime
+
+from langchain_mastra_memory.agents.core import Call, turns_of
+from langchain_mastra_memory.agents.delegation import start_of
+from langchain_mastra_memory.agents.identity import Identity, ResourceOf, current_config, identify, is_streamed
+from langchain_mastra_memory.agents.record import RunRecord
+from langchain_mastra_memory.agents.saving import archives, finish
+from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.history.options import HistorySource
+from langchain_mastra_memory.io import IO, drive
+from langchain_mastra_memory.store.operations.runs import ReadRun
+
+State = Mapping[str, Any]
+Body = Callable[[IO, State], Awaitable[dict[str, Any]]]
+
+
+def load_node(
+    memory: MemoryBase,
+    *,
+    input_key: str,
+    output_key: str,
+    system: SystemMessage | None,
+    tools: tuple[BaseTool, ...],
+    resource_of: ResourceOf | None,
+    source: HistorySource | None,
+    name: str,
+) -> Runnable[Any, Any]:
+    """Return the node that puts the prompt under a key of the state; see `Memory.load_node`."""
+
+    async def load(io: IO, state: State) -> dict[str, Any]:
+        identity, call = _call(memory, state, input_key, resource_of, source, system=system, tools=tools)
+        messages = list(call.messages)
+        if identity.options.off:
+            return {output_key: [system, *messages] if system else messages}
+        turns = turns_of(memory)
+        if identity.delegation is not None and not turns.read_only(identity):
+            await io.run(start_of(identity.delegation, memory.options.features))
+        prompt = (await turns.prepare(io, call)).prompt
+        return {output_key: [prompt.system, *prompt.messages] if prompt.system else list(prompt.messages)}
+
+    return _node(memory, load, name)
+
+
+def save_node(
+    memory: MemoryBase,
+    *,
+    input_key: str,
+    resource_of: ResourceOf | None,
+    source: HistorySource | None,
+    name: str,
+) -> Runnable[Any, Any]:
+    """Return the node that saves a run; see `Memory.save_node`."""
+
+    async def save(io: IO, state: State) -> dict[str, Any]:
+        identity, call = _call(memory, state, input_key, resource_of, source)
+        record: RunRecord = {"saver": archives(identity, memory), "since": None, "inputs": list(_ids(call.messages))}
+        if call.from_state and not record["saver"]:
+            record["since"], record["inputs"] = await _unsaved(io, call)
+        await finish(io, turns_of(memory), call, record, complete=True)
+        return {}
+
+    return _node(memory, save, name)
+
+
+async def _unsaved(io: IO, call: Call) -> tuple[str | None, list[str]]:
+    """Return the id behind which nothing of the state is archived, and the ids that are not."""
+    ids = _ids(call.messages)
+    view = await io.run(
+        ReadRun(thread_id=call.identity.thread_id, resource_id=call.identity.resource_id, ids=ids, with_outside=False)
+    )
+    last = next((at for at in range(len(ids) - 1, -1, -1) if ids[at] in view.located), None)
+    return (None, list(ids)) if last is None else (ids[last], list(ids[last + 1 :]))
+
+
+def _ids(messages: tuple[BaseMessage, ...]) -> tuple[str, ...]:
+    return tuple(message.id or "" for message in messages)
+
+
+def _call(
+    memory: MemoryBase,
+    state: State,
+    input_key: str,
+    resource_of: ResourceOf | None,
+    source: HistorySource | None,
+    *,
+    system: SystemMessage | None = None,
+    tools: tuple[BaseTool, ...] = (),
+) -> tuple[Identity, Call]:
+    runtime, config = get_runtime(), current_config()
+    identity = identify(runtime, config, resource_of=resource_of)
+    messages = tuple(state.get(input_key) or ())
+    for message in messages:
+        if not message.id:  # a channel without `add_messages`: the id is given in place, once
+            message.id = str(uuid.uuid4())
+    question = next((message.id for message in reversed(messages) if message.type == "human"), None)
+    options = memory.options.message_history
+    call = Call(
+        identity=identity,
+        turn=f"{question or uuid.uuid4()}",
+        messages=messages,
+        system=system,
+        tools=tools,
+        state=state,
+        writer=runtime.stream_writer,
+        streams=is_streamed(config),
+        source=source or (options.history if options else "auto"),
+        retain_full_input=bool(options and options.retain_full_input),
+    )
+    return identity, call
+
+
+def _node(memory: MemoryBase, body: Body, name: str) -> Runnable[Any, Any]:
+    def sync(state: State) -> dict[str, Any]:
+        return drive(_whole(body(memory.io(is_async=False), state)))
+
+    async def asynchronous(state: State) -> dict[str, Any]:
+        return await body(memory.io(is_async=True), state)
+
+    return RunnableLambda(sync, asynchronous, name=name)
+
+
+async def _whole(awaitable: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    return await awaitable

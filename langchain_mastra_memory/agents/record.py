@@ -1,0 +1,164 @@
+"""The record of a run, kept in a private channel of the graph's state.
+
+It travels with the checkpoint, so that an interrupt, a resume in another process and a retry find it, and so that a
+`ThreadSaver` learns in the same write as the messages whether the run counts. JSON only.
+
+A run is *open* from its first step until `after_agent` closes it as `complete` or `refused`. Rows that a saver
+archives meanwhile are kept as refused, and become ordinary messages when the run is complete. A run that is *off*
+leaves nothing in the archive. `threads.runs` says what a saver makes of it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NotRequired
+
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from typing_extensions import TypedDict
+
+from langchain_mastra_memory.threads.runs import RUN_CHANNEL
+
+Status = Literal["open", "complete", "refused", "off"]
+
+
+class RunRecord(TypedDict, total=False):
+    """What is known of a run.
+
+    Attributes:
+        turn: The id of the turn.
+        status: Where it is.
+        saver: Whether a `ThreadSaver` of the same store archives the run's messages.
+        inputs: Ids of the messages that came in with the run.
+        since: The id behind which everything is the run's; None: from the beginning.
+        answers: Ids of messages that came through our model hook in this run.
+        ids: At the end: ids that become ordinary messages.
+        end: At the end: the id of the last message of the state.
+        replaced: At the end: what `before_save` made of messages, by id; see `threads.runs.dump_replacement`.
+        refused: Ids of messages of refused runs, kept out of prompts.
+    """
+
+    turn: str
+    status: Status
+    saver: bool
+    inputs: list[str]
+    since: str | None
+    answers: list[str]
+    ids: list[str]
+    end: str | None
+    replaced: dict[str, str | None]
+    refused: list[str]
+
+
+Records = dict[str, RunRecord]
+"""Records by the name of the middleware, so that two memories in one graph do not mix."""
+
+
+__all__ = [
+    "RUN_CHANNEL",
+    "RunRecord",
+    "RunState",
+    "is_complete",
+    "merge_records",
+    "opened",
+    "record_of",
+]
+
+
+def merge_records(left: Records | None, right: Mapping[str, RunRecord] | None) -> Records:
+    """Return the records with new ones: a new turn replaces, the same turn is filled in, answers add up."""
+    merged: Records = dict(left or {})
+    for name, new in (right or {}).items():
+        old = merged.get(name)
+        if old is None or ("turn" in new and new["turn"] != old.get("turn")):
+            merged[name] = new
+            continue
+        both: RunRecord = {**old, **new}
+        both["answers"] = list(dict.fromkeys([*old.get("answers", ()), *new.get("answers", ())]))
+        merged[name] = both
+    return merged
+
+
+class RunState(TypedDict):
+    """The channel: private to the middleware, the reducer last."""
+
+    memory_run: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, merge_records]]
+
+
+def opened(previous: RunRecord, messages: Sequence[BaseMessage], *, saver: bool, off: bool = False) -> RunRecord:
+    """Return the record of a run that begins.
+
+    What came in with it are the messages behind the last run's end. Where that run never ended, they are the messages
+    at the end that no model and no tool wrote and that were not its own input; what it left is saved with this run.
+
+    Args:
+        previous: The record of the last run; empty for the first.
+        messages: The state's messages.
+        saver: Whether a `ThreadSaver` of the same store archives the run.
+        off: Whether nothing of the run is archived.
+    """
+    ids = [message.id or "" for message in messages]
+    closed = previous.get("status") in ("complete", "refused", "off") and "end" in previous
+    since = previous.get("end") if closed else previous.get("since")
+    if closed and since in ids:
+        first = len(ids) - ids[::-1].index(since)
+    else:
+        earlier = set() if closed else set(previous.get("inputs", ()))
+        first = len(messages)
+        while first and not isinstance(messages[first - 1], (AIMessage, ToolMessage)) and ids[first - 1] not in earlier:
+            first -= 1
+    known = set(ids)
+    return {
+        "turn": str(uuid.uuid4()),
+        "status": "off" if off else "open",
+        "saver": saver,
+        "inputs": ids[first:],
+        "since": since,
+        "answers": [],
+        "refused": [gone for gone in previous.get("refused", ()) if gone in known],
+    }
+
+
+def record_of(state: Mapping[str, Any], name: str) -> RunRecord:
+    """Return the record of a middleware in a state; empty when there is none."""
+    records: Records = state.get(RUN_CHANNEL) or {}
+    return records.get(name, RunRecord())
+
+
+def is_complete(
+    messages: Sequence[BaseMessage], record: RunRecord, returning: frozenset[str], *, structured: bool
+) -> bool:
+    """Return whether a run ended with an answer that counts.
+
+    Args:
+        messages: The state's messages at the end.
+        record: The run's record.
+        returning: Names of tools whose result ends a run.
+        structured: Whether the state has a structured response.
+
+    Returns:
+        True when the last message came through our model hook in this run and calls nothing, or is the result of a
+        `return_direct` tool that such a message called, or is part of a structured response.
+    """
+    if not messages:
+        return False
+    answers = set(record.get("answers", ()))
+    last = messages[-1]
+    if isinstance(last, AIMessage):
+        return last.id in answers and (not last.tool_calls or structured)
+    if isinstance(last, ToolMessage):
+        if last.id in answers:
+            return True
+        caller = next(
+            (
+                message
+                for message in reversed(messages)
+                if isinstance(message, AIMessage)
+                and any(call["id"] == last.tool_call_id for call in message.tool_calls)
+            ),
+            None,
+        )
+        called = {call["id"]: call["name"] for call in caller.tool_calls} if caller else {}
+        return caller is not None and caller.id in answers and called.get(last.tool_call_id) in returning
+    return False

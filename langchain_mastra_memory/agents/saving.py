@@ -1,0 +1,204 @@
+"""What a run leaves behind: which of its messages are archived, after `before_save`, and how its record is closed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import BaseMessage, RemoveMessage
+
+from langchain_mastra_memory.agents.core import Call, Turns
+from langchain_mastra_memory.agents.identity import Identity
+from langchain_mastra_memory.agents.matching import resent
+from langchain_mastra_memory.agents.record import RunRecord
+from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.context.provider import Outcome
+from langchain_mastra_memory.errors import ProcessorError
+from langchain_mastra_memory.history.options import BeforeSave, MessageHistory, function_name
+from langchain_mastra_memory.io import IO
+from langchain_mastra_memory.store.operations.messages import NewMessage
+from langchain_mastra_memory.store.operations.runs import SaveRun
+from langchain_mastra_memory.threads.runs import dump_replacement, kind_of
+from langchain_mastra_memory.tokens import ready
+from langchain_mastra_memory.types import StoredMessage
+
+
+def archives(identity: Identity, memory: MemoryBase) -> bool:
+    """Return whether the run's own checkpointer archives into the memory's store."""
+    if not identity.root or identity.agent is not None:
+        return False
+    return getattr(identity.checkpointer, "store", None) is memory.store
+
+
+def keeps_nothing(identity: Identity, turns: Turns) -> bool:
+    """Return whether nothing of a run enters the archive: memory is off, read-only, or has no history."""
+    options = turns.history
+    off = options is None or options.limits(identity.options).off
+    return off or identity.options.off or turns.read_only(identity)
+
+
+async def finish(io: IO, turns: Turns, call: Call, record: RunRecord, *, complete: bool) -> RunRecord:
+    """Save a run that is complete, let the features do what follows, and return how its record is closed.
+
+    Args:
+        io: What to do it with.
+        turns: The turns of the memory.
+        call: The run at its end.
+        record: Its record.
+        complete: Whether it ended with an answer that counts.
+
+    Raises:
+        ProcessorError: A `before_save` function raised; nothing was saved.
+    """
+    identity = call.identity
+    end = call.messages[-1].id if call.messages else None
+    if keeps_nothing(identity, turns):
+        closing: RunRecord = {"status": "off", "end": end}
+        saved: tuple[BaseMessage, ...] = ()
+    elif not complete:
+        refused = [*record.get("refused", ()), *_since_input(call, record)]
+        closing, saved = {"status": "refused", "end": end, "refused": refused}, ()
+    else:
+        run = of_run(call, record)
+        archived = await before_saving(io, run, turns.history)
+        closing = {"status": "complete", "end": end, "ids": list(archived.ids)}
+        saved = archived.messages
+        if record.get("saver"):
+            closing["replaced"] = {key: dump_replacement(made) for key, made in archived.replaced.items()}
+        else:
+            ids = {message.id for message in run}
+            await save(io, turns, call, archived, before=[m.id or "" for m in call.messages if m.id not in ids])
+    if not identity.options.off:
+        facts = await turns.facts(io, call)
+        outcome = Outcome(status="complete" if complete else "refused", saved=saved)
+        for provider in turns.providers(identity):
+            await provider.finish(io, facts, outcome)
+    turns.forget(identity.thread_id, call.turn)
+    return closing
+
+
+def _since_input(call: Call, record: RunRecord) -> list[str]:
+    """Return the ids of what came in with the run and after it."""
+    inputs = set(record.get("inputs", ()))
+    place = next((at for at, message in enumerate(call.messages) if message.id in inputs), len(call.messages))
+    return [message.id for message in call.messages[place:] if message.id]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    """What `before_save` made of a run's messages.
+
+    Attributes:
+        messages: What is archived, oldest first.
+        ids: The ids of the state's messages that are archived.
+        replaced: Messages that became others, by id.
+    """
+
+    messages: tuple[BaseMessage, ...]
+    ids: tuple[str, ...]
+    replaced: dict[str, BaseMessage]
+
+
+def of_run(call: Call, record: RunRecord) -> tuple[BaseMessage, ...]:
+    """Return the messages of the state that belong to the run and to what came before it unsaved."""
+    messages = call.messages
+    since = record.get("since")
+    refused = set(record.get("refused", ()))
+    if since is not None:
+        place = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].id == since), None)
+        messages = messages if place is None else messages[place + 1 :]
+    inputs = [message for message in messages if message.id in set(record.get("inputs", ()))]
+    again = resent(inputs, call.messages[: len(call.messages) - len(messages)]) if call.from_state else {}
+    repeated = {inputs[at].id for at in again}
+    return tuple(
+        message
+        for message in messages
+        if message.id
+        and message.id not in refused
+        and message.id not in repeated
+        and not isinstance(message, RemoveMessage)
+    )
+
+
+async def before_saving(io: IO, messages: Sequence[BaseMessage], options: MessageHistory | None) -> Archived:
+    """Run the user's `before_save` functions over messages.
+
+    Raises:
+        ProcessorError: One of them raised, or returned something else than a message or None.
+    """
+    kept: list[BaseMessage] = []
+    ids: list[str] = []
+    replaced: dict[str, BaseMessage] = {}
+    functions = options.before_save if options else ()
+    for message in messages:
+        made = await _through(io, functions, message)
+        if made is None:
+            continue
+        if made is not message:
+            made = made if made.id == message.id else made.model_copy(update={"id": message.id})
+            if made != message:
+                replaced[message.id or ""] = made
+        kept.append(made)
+        ids.append(message.id or "")
+    return Archived(messages=tuple(kept), ids=tuple(ids), replaced=replaced)
+
+
+async def _through(io: IO, functions: Sequence[BeforeSave], message: BaseMessage) -> BaseMessage | None:
+    made = message
+    for function in functions:
+        result = await _apply(io, function, made)
+        if result is None:
+            return None
+        made = result
+    return made
+
+
+async def _apply(io: IO, function: BeforeSave, message: BaseMessage) -> BaseMessage | None:
+    if inspect.iscoroutinefunction(function) and not io.is_async:
+        raise ProcessorError(
+            f"the before_save function {function_name(function)} is async and the run is not: use ainvoke or astream"
+        )
+    try:
+        result = function(message.model_copy(deep=True))
+        made = await result if inspect.isawaitable(result) else result
+    except Exception as error:
+        raise ProcessorError(
+            f"the before_save function {function_name(function)} raised {type(error).__name__}: {error}"
+        ) from error
+    if made is not None and not isinstance(made, BaseMessage):
+        raise ProcessorError(f"the before_save function {function_name(function)} returned {made!r:.60}, not a message")
+    return made
+
+
+async def save(io: IO, turns: Turns, call: Call, archived: Archived, *, before: Sequence[str]) -> list[StoredMessage]:
+    """Archive a run's messages in one transaction; the thread is made if it is missing.
+
+    Args:
+        io: What to do it with.
+        turns: The turns of the memory.
+        call: The run at its end.
+        archived: What to save.
+        before: The ids of the state's messages before the run.
+    """
+    if not archived.messages:
+        return []
+    memory = turns.memory
+    counter = await ready(memory.token_counter, io)
+    options = call.identity.options
+    return await io.run(
+        SaveRun(
+            thread_id=call.identity.thread_id,
+            resource_id=call.identity.resource_id,
+            messages=tuple(
+                NewMessage(message=message, tokens=counter.count_message(message), kind=kind_of(message))
+                for message in archived.messages
+            ),
+            after=tuple(before),
+            from_state=call.from_state,
+            keep_known=not call.from_state,
+            title=options.thread_title,
+            metadata=options.thread_metadata or {},
+            features=memory.options.features,
+        )
+    )
