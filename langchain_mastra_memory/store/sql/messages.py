@@ -84,6 +84,18 @@ _ELSEWHERE = (
 _TOMBSTONES = sa.select(tombstones.c.id).where(
     tombstones.c.thread == sa.bindparam("thread_key"), any_of(tombstones.c.id, "ids")
 )
+
+
+def _known(messages_id: sa.ColumnElement[bool], tombstones_id: sa.ColumnElement[bool]) -> sa.CompoundSelect[Any]:
+    live: sa.Select[Any] = sa.select(sa.literal_column("1")).where(_of_thread, messages_id)
+    dead: sa.Select[Any] = sa.select(sa.literal_column("1")).where(
+        tombstones.c.thread == sa.bindparam("thread_key"), tombstones_id
+    )
+    return sa.union_all(live, dead).limit(1)
+
+
+_KNOWN = _known(any_of(messages.c.id, "ids"), any_of(tombstones.c.id, "ids"))
+_KNOWN_ONE = _known(messages.c.id == sa.bindparam("one"), tombstones.c.id == sa.bindparam("one"))
 _BURY = upsert(tombstones, ["thread", "id"], ["created_at"])
 _UNEARTH = sa.delete(tombstones).where(
     tombstones.c.thread == sa.bindparam("thread_key"), any_of(tombstones.c.id, "ids")
@@ -110,7 +122,7 @@ def save_messages(tx: Tx, op: SaveMessages) -> list[StoredMessage]:
     thread = _take(tx, op, len(given))
     known: dict[str, tuple[Any, ...]] = {}
     ids = [message_id for message_id, new in given.items() if not new.fresh]
-    if ids:
+    if ids and _any_known(tx, thread, ids):
         head = thread.head - len(given) if thread.head == thread.next_seq - 1 else thread.head
         statement, params = _BY_ID(path_of(tx, thread.key, thread.branch, head))
         known = {row[2]: row for row in tx.all(statement, {"thread_key": thread.key, "ids": ids, **params})}
@@ -152,6 +164,13 @@ def save_messages(tx: Tx, op: SaveMessages) -> list[StoredMessage]:
         thread = lock_thread(tx, thread.id, None, edits=1)
         on_messages_edited.fire(tx, thread, edited, op.features)
     return [_as_stored(thread, now[message_id]) for message_id in given]
+
+
+def _any_known(tx: Tx, thread: ThreadRow, ids: list[str]) -> bool:
+    """Tell whether one of these ids was ever a message of this thread: most saves bring new ones only."""
+    if len(ids) == 1:
+        return tx.value(_KNOWN_ONE, {"thread_key": thread.key, "one": ids[0]}) is not None
+    return tx.value(_KNOWN, {"thread_key": thread.key, "ids": ids}) is not None
 
 
 def _take(tx: Tx, op: SaveMessages, count: int) -> ThreadRow:
