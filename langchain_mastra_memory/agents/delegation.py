@@ -15,6 +15,8 @@ from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.ids import derive_resource_id
+from langchain_mastra_memory.store.operations.delegations import StartDelegation
+from langchain_mastra_memory.store.operations.threads import CreateThread
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.base import MemoryBase
@@ -113,4 +115,23 @@ def delegate(
         parent_resource_id=parent_resource_id,
         context=context,
         depth=depth,
+    )
+
+
+def start_of(delegation: Delegation, features: frozenset[str]) -> StartDelegation | CreateThread:
+    """Return the operation that makes a worker's thread; running it twice is safe."""
+    if delegation.resource_id == delegation.parent_resource_id:
+        return CreateThread(
+            thread_id=delegation.thread_id,
+            resource_id=delegation.resource_id,
+            metadata=delegation.thread_metadata,
+            features=features,
+        )
+    return StartDelegation(
+        parent_resource_id=delegation.parent_resource_id,
+        agent=delegation.agent,
+        resource_id=delegation.resource_id,
+        thread_id=delegation.thread_id,
+        metadata=delegation.thread_metadata,
+        features=features,
     )

@@ -76,6 +76,8 @@ class Identity:
 
 ACTING: Final[ContextVar[tuple[Identity, MemoryBase] | None]] = ContextVar("mastra_memory_acting", default=None)
 """While a tool of a middleware runs: whose run it is and which memory it uses, as that middleware decided."""
+ACTING_CALL: Final[ContextVar[str | None]] = ContextVar("mastra_memory_acting_call", default=None)
+"""The id of the tool call that `ACTING` is about: a graph inside that tool has calls of its own."""
 
 
 def current_config() -> RunnableConfig:

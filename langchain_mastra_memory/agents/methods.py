@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from langchain_mastra_memory.agents.middleware import MemoryMiddleware
+    from langchain_mastra_memory.agents.subagent import MessageFilter, SubAgent
 
 
 class AgentMethods(MemoryBase):
@@ -65,6 +66,60 @@ class AgentMethods(MemoryBase):
             history=history,
             retain_full_input=retain_full_input,
             save_partial=save_partial,
+        )
+
+    def subagent(
+        self,
+        agent: Runnable[Any, Any],
+        *,
+        name: str,
+        description: str | None = None,
+        message_filter: MessageFilter | None = None,
+        memory: MemoryBase | None = None,
+        thread: Literal["new", "stable"] = "new",
+        resource: Literal["derived", "shared"] = "derived",
+        resource_id: ResourceOf | None = None,
+    ) -> SubAgent:
+        """Return a worker with a memory of its own, for this memory's agents to delegate to.
+
+        It is a Runnable: a node of a `StateGraph`, an agent of `create_supervisor`, and by `.as_tool()` and
+        `.as_compiled_subagent()` a tool of `create_agent` and a sub-agent of `create_deep_agent`. The task and the
+        answer are saved in a thread of the worker's own, whose metadata names the parent's. The parent's conversation
+        is shown to the worker, its memory never.
+
+        Args:
+            agent: The worker's graph. Built with `MemoryMiddleware()` it takes this memory with all its options; built
+                with a memory of its own it uses that; built without, its tasks and answers are saved all the same.
+            name: The worker's name; its resource is `{parent's resource}-{name}`.
+            description: What it is for, for the delegating model.
+            message_filter: Chooses what of the parent's conversation the worker sees: called with `messages`, `agent`
+                and `prompt`, sync or async. By default the text of people and agents.
+            memory: Another memory for the worker.
+            thread: `new`: a thread for each delegation; `stable`: one thread for each parent thread, so that the
+                worker sees its own earlier turns.
+            resource: `derived`, or `shared`: the worker reads and writes under the parent's resource.
+            resource_id: A function of the runtime that decides whose run delegates, where no middleware of this
+                memory has decided it.
+
+        Example:
+            ```python
+            researcher = create_agent(model, tools, middleware=[MemoryMiddleware()], name="researcher")
+            worker = memory.subagent(researcher, name="researcher", description="Finds facts.")
+            agent = create_agent(model, [worker.as_tool()], middleware=[memory.middleware()])
+            ```
+        """
+        from langchain_mastra_memory.agents.subagent import SubAgent  # noqa: PLC0415 - it knows this module
+
+        return SubAgent(
+            agent,
+            name=name,
+            memory=self,
+            description=description,
+            message_filter=message_filter,
+            worker_memory=memory,
+            thread=thread,
+            resource=resource,
+            resource_id=resource_id,
         )
 
     def load_node(

@@ -25,7 +25,15 @@ from typing_extensions import TypedDict
 from langchain_mastra_memory.agents.channels import every_channel
 from langchain_mastra_memory.agents.core import Call, Turns, turns_of
 from langchain_mastra_memory.agents.delegation import start_of
-from langchain_mastra_memory.agents.identity import ACTING, Identity, ResourceOf, current_config, identify, is_streamed
+from langchain_mastra_memory.agents.identity import (
+    ACTING,
+    ACTING_CALL,
+    Identity,
+    ResourceOf,
+    current_config,
+    identify,
+    is_streamed,
+)
 from langchain_mastra_memory.agents.record import RUN_CHANNEL, RunRecord, RunState, is_complete, opened, record_of
 from langchain_mastra_memory.agents.saving import archives, finish, keeps_nothing
 from langchain_mastra_memory.base import MemoryBase
@@ -163,9 +171,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if brought is not None:
             request = request.override(tool=brought)
         token = ACTING.set((identity, memory))
+        call = ACTING_CALL.set(request.tool_call["id"])
         try:
             yield request
         finally:
+            ACTING_CALL.reset(call)
             ACTING.reset(token)
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:

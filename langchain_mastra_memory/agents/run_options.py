@@ -61,6 +61,13 @@ class RunOptions(BaseModel):
     observational_memory: bool | None = None
     save_partial: bool | None = None
 
+    def for_worker(self) -> RunOptions:
+        """Return the switches that hold for a worker of the run too: not what is meant for the run's own thread."""
+        own = {"thread_title", "thread_metadata", "context_messages", "system"}
+        if not self.model_fields_set & own:
+            return self
+        return RunOptions(**{name: getattr(self, name) for name in self.model_fields_set - own})
+
     def given(self, name: str) -> bool:
         """Return whether the caller set this option, so that None can be told from nothing."""
         return name in self.model_fields_set
