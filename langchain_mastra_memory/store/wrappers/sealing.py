@@ -32,14 +32,19 @@ from langchain_mastra_memory.errors import ConfigurationError, InvalidQueryError
 
 T = TypeVar("T")
 
+CODEC: Final = "lc"
+"""The form of a checkpoint's body that is an encoded message; see `threads.bodies`."""
+
 TEXTS: Final = frozenset({"title", "text", "current_task", "suggested_response", "thread_title"})
 """Fields whose strings are sealed."""
 JSON_VALUES: Final = frozenset({"metadata", "extracted", "titles"})
 """Fields whose mappings have their values sealed; keys stay, and so does None, which means "remove" or "null"."""
 PLAIN_KEYS: Final = frozenset({"signal", "clone"})
 """Metadata keys that the store itself reads."""
-CODEC_BODIES: Final = frozenset({("Archived", "body"), ("ArchivePlan", "own"), ("RawMessage", "body")})
-"""Bytes that are an encoded message, which the store decodes."""
+CODEC_BODIES: Final = frozenset(
+    {("Archived", "body"), ("ArchivePlan", "own"), ("ArchivePlan", "replaced"), ("RawMessage", "body")}
+)
+"""Bytes that are an encoded message, which the store decodes; so are those whose form is `CODEC`."""
 
 _TOKEN: Final = re.compile("\ue000enc1:([A-Za-z0-9_-]+=*)\ue001")
 _MESSAGE: Final = re.compile("\ue000enc1m:([A-Za-z0-9_-]+=*)\ue001")
@@ -157,7 +162,12 @@ class _Walk:
         if isinstance(value, bytes):
             return self.raw(value)
         if isinstance(value, (list, tuple)):
-            return type(value)(map(self.walk, value))
+            return type(value)(
+                self._codec(inner)
+                if isinstance(inner, bytes) and index and value[index - 1] == CODEC
+                else self.walk(inner)
+                for index, inner in enumerate(value)
+            )
         if isinstance(value, Mapping):
             return {key: self.walk(inner) for key, inner in value.items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -171,7 +181,8 @@ class _Walk:
         changed = {}
         for field in dataclasses.fields(value):
             before = getattr(value, field.name)
-            after = self._field(kind, field.name, before)
+            coded = field.name == "body" and getattr(value, "form", None) == CODEC
+            after = self._codec(before) if coded else self._field(kind, field.name, before)
             if after is not before:
                 changed[field.name] = after
         return dataclasses.replace(value, **changed) if changed else value
@@ -191,8 +202,8 @@ class _Walk:
             }
         return self.walk(value)
 
-    def _codec(self, body: bytes) -> bytes:
-        return dump_message(self.message(load_message(body)))
+    def _codec(self, body: bytes | None) -> bytes | None:
+        return None if body is None else dump_message(self.message(load_message(body)))
 
 
 def _as_text(value: object) -> str:

@@ -17,7 +17,7 @@ Example:
 
 from __future__ import annotations
 
-from langchain_mastra_memory.testing.conformance import messages, pages, resources, threads
+from langchain_mastra_memory.testing.conformance import checkpoints, messages, pages, resources, threads
 from langchain_mastra_memory.testing.conformance.registry import COUNTS, Case, case, probe
 from langchain_mastra_memory.testing.conformance.report import CaseResult, GroupReport, Report
 from langchain_mastra_memory.testing.conformance.session import Session
@@ -25,7 +25,7 @@ from langchain_mastra_memory.testing.conformance.suite import MemoryStoreConform
 from langchain_mastra_memory.testing.conformance.validate import StoreTest, avalidate, store_test, validate
 
 # Importing a group's module registers its cases; `COUNTS` notices one that is not imported.
-GROUP_MODULES = (threads, messages, resources, pages)
+GROUP_MODULES = (threads, messages, resources, pages, checkpoints)
 add_tests()
 
 __all__ = [

@@ -72,6 +72,36 @@ def test_nothing_that_a_user_wrote_is_readable_in_the_file(path: Path) -> None:
     assert b"SECRET" not in written + path.read_bytes()
 
 
+def test_checkpoints_of_an_encrypted_store_are_ciphertext_and_their_messages_are_stored_once(path: Path) -> None:
+    from langgraph.graph import END, START, MessagesState, StateGraph
+
+    from langchain_mastra_memory.store.wrappers.sealing import CODEC
+    from langchain_mastra_memory.threads import bodies
+    from langchain_mastra_memory.threads.saver import ThreadSaver
+
+    class State(MessagesState):
+        note: str
+
+    assert CODEC == bodies.CODEC
+    graph = StateGraph(State)
+    graph.add_node("answer", lambda state: {"messages": [AIMessage("SECRET answer")], "note": "SECRET note " * 400})
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", END)
+    config = {"configurable": {"thread_id": "t", "resource_id": "ada"}}
+    with EncryptedStore(SQLMemoryStore(f"sqlite:///{path}"), KEY) as store:
+        chat = graph.compile(checkpointer=ThreadSaver(store))
+        for number in range(20):
+            chat.invoke({"messages": [HumanMessage(f"SECRET {number}")]}, config)
+        state = graph.compile(checkpointer=ThreadSaver(store)).get_state(config)
+        assert len(state.values["messages"]) == 40
+        assert state.values["note"] == "SECRET note " * 400
+        assert store.run(ListMessages(thread_ids=("t",), per_page=False)).total == 40
+    assert b"SECRET" not in path.read_bytes()
+    database = sqlite3.connect(path)
+    assert database.execute("SELECT count(*) FROM mastra_bodies").fetchone()[0] <= 60
+    database.close()
+
+
 def test_the_same_without_encryption_is_readable(path: Path) -> None:
     """Otherwise the test above would prove nothing."""
     with SQLMemoryStore(f"sqlite:///{path}") as store:
