@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.types import Command
 from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
-from langchain_mastra_memory.agents.identity import ACTING, identify
+from langchain_mastra_memory.agents.identity import ACTING, ACTING_CALL, identify
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.errors import MastraMemoryError, WorkingMemoryError
 from langchain_mastra_memory.io import IO, drive
@@ -142,7 +142,7 @@ def _arguments(options: WorkingMemory) -> type[BaseModel]:
 def _caller(
     memory: MemoryBase, options: WorkingMemory, runtime: ToolRuntime | None, config: RunnableConfig | None
 ) -> Caller:
-    acting = ACTING.get()
+    acting = ACTING.get() if runtime is not None and ACTING_CALL.get() == runtime.tool_call_id else None
     if acting is not None and acting[1] is not memory:
         memory = acting[1]
         options = _options_of(memory)
