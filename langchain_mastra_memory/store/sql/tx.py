@@ -57,6 +57,10 @@ class _AnyOf(sa.ColumnElement[bool]):
         self.values = sa.bindparam(name, type_=sa.types.NullType())
         self.type = sa.Boolean()
 
+    def self_group(self, against: Any = None) -> _AnyOf:  # noqa: ARG002
+        """Stand alone in a condition: SQLAlchemy would write `= 1` behind it, and SQLite then uses no index."""
+        return self
+
 
 @compiles(_AnyOf, "sqlite")
 def _any_of_sqlite(element: _AnyOf, compiler: SQLCompiler, **kwargs: Any) -> str:
