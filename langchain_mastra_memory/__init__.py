@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_mastra_memory._version import __version__
 
+# A new name goes to three places: here for type checkers, into `__all__` for readers, into `_PLACES` for Python.
 if TYPE_CHECKING:
-    from langchain_mastra_memory.agents.middleware import MemoryMiddleware
+    from langchain_mastra_memory.agents.middleware import (
+        MemoryMiddleware,
+    )
     from langchain_mastra_memory.agents.run_options import (
         MemoryContext,
         RunOptions,
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
         Speaker,
         as_user_turn,
     )
-    from langchain_mastra_memory.context.preview import Preview
+    from langchain_mastra_memory.context.preview import (
+        Preview,
+    )
     from langchain_mastra_memory.errors import (
         ConfigurationError,
         EmbeddingModelMismatchError,
@@ -43,21 +48,39 @@ if TYPE_CHECKING:
         ThreadOwnershipError,
         WorkingMemoryError,
     )
-    from langchain_mastra_memory.history.options import MessageHistory
-    from langchain_mastra_memory.ids import derive_resource_id
-    from langchain_mastra_memory.memory import Memory
-    from langchain_mastra_memory.observation.options import (
+    from langchain_mastra_memory.history.options import (
+        MessageHistory,
+    )
+    from langchain_mastra_memory.ids import (
+        derive_resource_id,
+    )
+    from langchain_mastra_memory.memory import (
+        Memory,
+    )
+    from langchain_mastra_memory.observation.extractors import (
         Extractor,
+    )
+    from langchain_mastra_memory.observation.options import (
         ModelByInputTokens,
         Observation,
         ObservationalMemory,
         Reflection,
     )
-    from langchain_mastra_memory.recall.options import SemanticRecall
-    from langchain_mastra_memory.store.base import MemoryStore
-    from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
-    from langchain_mastra_memory.threads.saver import ThreadSaver
-    from langchain_mastra_memory.threads.titles import ThreadTitles
+    from langchain_mastra_memory.recall.options import (
+        SemanticRecall,
+    )
+    from langchain_mastra_memory.store.base import (
+        MemoryStore,
+    )
+    from langchain_mastra_memory.store.sql.engine import (
+        SQLMemoryStore,
+    )
+    from langchain_mastra_memory.threads.saver import (
+        ThreadSaver,
+    )
+    from langchain_mastra_memory.threads.titles import (
+        ThreadTitles,
+    )
     from langchain_mastra_memory.types import (
         BackgroundFailure,
         Branch,
@@ -66,174 +89,131 @@ if TYPE_CHECKING:
         StoredMessage,
         Thread,
     )
-    from langchain_mastra_memory.working_memory.channel import WorkingMemoryState
-    from langchain_mastra_memory.working_memory.options import WorkingMemory
+    from langchain_mastra_memory.working_memory.channel import (
+        WorkingMemoryState,
+    )
+    from langchain_mastra_memory.working_memory.options import (
+        WorkingMemory,
+    )
 
 __all__ = [
-    "
+    "BackgroundFailure",
+    "Branch",
+    "ClonedThread",
+    "ConfigurationError",
+    "EmbeddingModelMismatchError",
+    "Extractor",
+    "InvalidFilterError",
+    "InvalidIdError",
+    "InvalidQueryError",
+    "MastraMemoryError",
+    "Memory",
+    "MemoryContext",
+    "MemoryMiddleware",
+    "MemoryStore",
+    "MessageHistory",
+    "MessageNotFoundError",
+    "MissingResourceError",
+    "ModelByInputTokens",
+    "Observation",
+    "ObservationError",
+    "ObservationalMemory",
+    "PARTICIPANTS_TEMPLATE",
+    "Page",
+    "Preview",
+    "ProcessorError",
+    "Reflection",
+    "RunOptions",
+    "SQLMemoryStore",
+    "SchemaVersionError",
+    "SemanticRecall",
+    "Speaker",
+    "StoreClosedError",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreReadOnlyError",
+    "StoreUnavailableError",
+    "StoredMessage",
+    "TURN_INSTRUCTIONS",
+    "Thread",
+    "ThreadNotFoundError",
+    "ThreadOwnershipError",
+    "ThreadSaver",
+    "ThreadTitles",
+    "WorkingMemory",
+    "WorkingMemoryError",
+    "WorkingMemoryState",
+    "__version__",
+    "as_user_turn",
+    "derive_resource_id",
+]
+
+_PLACES: Final = {
+    "BackgroundFailure": "types",
+    "Branch": "types",
+    "ClonedThread": "types",
+    "ConfigurationError": "errors",
+    "EmbeddingModelMismatchError": "errors",
+    "Extractor": "observation.extractors",
+    "InvalidFilterError": "errors",
+    "InvalidIdError": "errors",
+    "InvalidQueryError": "errors",
+    "MastraMemoryError": "errors",
+    "Memory": "memory",
+    "MemoryContext": "agents.run_options",
+    "MemoryMiddleware": "agents.middleware",
+    "MemoryStore": "store.base",
+    "MessageHistory": "history.options",
+    "MessageNotFoundError": "errors",
+    "MissingResourceError": "errors",
+    "ModelByInputTokens": "observation.options",
+    "Observation": "observation.options",
+    "ObservationError": "errors",
+    "ObservationalMemory": "observation.options",
+    "PARTICIPANTS_TEMPLATE": "agents.speakers",
+    "Page": "types",
+    "Preview": "context.preview",
+    "ProcessorError": "errors",
+    "Reflection": "observation.options",
+    "RunOptions": "agents.run_options",
+    "SQLMemoryStore": "store.sql.engine",
+    "SchemaVersionError": "errors",
+    "SemanticRecall": "recall.options",
+    "Speaker": "agents.speakers",
+    "StoreClosedError": "errors",
+    "StoreCorruptError": "errors",
+    "StoreError": "errors",
+    "StoreFullError": "errors",
+    "StoreLockedError": "errors",
+    "StoreReadOnlyError": "errors",
+    "StoreUnavailableError": "errors",
+    "StoredMessage": "types",
+    "TURN_INSTRUCTIONS": "agents.speakers",
+    "Thread": "types",
+    "ThreadNotFoundError": "errors",
+    "ThreadOwnershipError": "errors",
+    "ThreadSaver": "threads.saver",
+    "ThreadTitles": "threads.titles",
+    "WorkingMemory": "working_memory.options",
+    "WorkingMemoryError": "errors",
+    "WorkingMemoryState": "working_memory.channel",
+    "as_user_turn": "agents.speakers",
+    "derive_resource_id": "ids",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from where it lives."""
     place = _PLACES.get(name)
     if place is None:
-        raise AttributeError(f",
-    ")
-    value = getattr(import_module(f",
-    "), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{place}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    ",
-    "BackgroundFailure",
-    "BackgroundFailure",
-    "Branch",
-    "Branch",
-    "ClonedThread",
-    "ClonedThread",
-    "ConfigurationError",
-    "ConfigurationError",
-    "EmbeddingModelMismatchError",
-    "EmbeddingModelMismatchError",
-    "Extractor",
-    "Extractor",
-    "Import a public name from where it lives.",
-    "InvalidFilterError",
-    "InvalidFilterError",
-    "InvalidIdError",
-    "InvalidIdError",
-    "InvalidQueryError",
-    "InvalidQueryError",
-    "MastraMemoryError",
-    "MastraMemoryError",
-    "Memory",
-    "Memory",
-    "MemoryContext",
-    "MemoryContext",
-    "MemoryMiddleware",
-    "MemoryMiddleware",
-    "MemoryStore",
-    "MemoryStore",
-    "MessageHistory",
-    "MessageHistory",
-    "MessageNotFoundError",
-    "MessageNotFoundError",
-    "MissingResourceError",
-    "MissingResourceError",
-    "ModelByInputTokens",
-    "ModelByInputTokens",
-    "Observation",
-    "Observation",
-    "ObservationError",
-    "ObservationError",
-    "ObservationalMemory",
-    "ObservationalMemory",
-    "PARTICIPANTS_TEMPLATE",
-    "PARTICIPANTS_TEMPLATE",
-    "Page",
-    "Page",
-    "Preview",
-    "Preview",
-    "ProcessorError",
-    "ProcessorError",
-    "Reflection",
-    "Reflection",
-    "Return the public names, imported or not.",
-    "RunOptions",
-    "RunOptions",
-    "SQLMemoryStore",
-    "SQLMemoryStore",
-    "SchemaVersionError",
-    "SchemaVersionError",
-    "SemanticRecall",
-    "SemanticRecall",
-    "Speaker",
-    "Speaker",
-    "StoreClosedError",
-    "StoreClosedError",
-    "StoreCorruptError",
-    "StoreCorruptError",
-    "StoreError",
-    "StoreError",
-    "StoreFullError",
-    "StoreFullError",
-    "StoreLockedError",
-    "StoreLockedError",
-    "StoreReadOnlyError",
-    "StoreReadOnlyError",
-    "StoreUnavailableError",
-    "StoreUnavailableError",
-    "StoredMessage",
-    "StoredMessage",
-    "TURN_INSTRUCTIONS",
-    "TURN_INSTRUCTIONS",
-    "Thread",
-    "Thread",
-    "ThreadNotFoundError",
-    "ThreadNotFoundError",
-    "ThreadOwnershipError",
-    "ThreadOwnershipError",
-    "ThreadSaver",
-    "ThreadSaver",
-    "ThreadTitles",
-    "ThreadTitles",
-    "WorkingMemory",
-    "WorkingMemory",
-    "WorkingMemoryError",
-    "WorkingMemoryError",
-    "WorkingMemoryState",
-    "WorkingMemoryState",
-    "__version__",
-    "agents.middleware",
-    "agents.run_options",
-    "agents.run_options",
-    "agents.speakers",
-    "agents.speakers",
-    "agents.speakers",
-    "agents.speakers",
-    "as_user_turn",
-    "as_user_turn",
-    "context.preview",
-    "derive_resource_id",
-    "derive_resource_id",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "errors",
-    "history.options",
-    "ids",
-    "memory",
-    "observation.options",
-    "observation.options",
-    "observation.options",
-    "observation.options",
-    "observation.options",
-    "recall.options",
-    "store.base",
-    "store.sql.engine",
-    "threads.saver",
-    "threads.titles",
-    "types",
-    "types",
-    "types",
-    "types",
-    "types",
-    "types",
-    "working_memory.channel",
-    "working_memory.options",
-]
+    """Return the public names, imported or not."""
+    return sorted({*globals(), *__all__})
