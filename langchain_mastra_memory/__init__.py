@@ -17,8 +17,6 @@ if TYPE_CHECKING:
         RunOptions,
     )
     from langchain_mastra_memory.agents.speakers import (
-        PARTICIPANTS_TEMPLATE,
-        TURN_INSTRUCTIONS,
         Speaker,
         as_user_turn,
     )
@@ -118,7 +116,6 @@ __all__ = [
     "Observation",
     "ObservationError",
     "ObservationalMemory",
-    "PARTICIPANTS_TEMPLATE",
     "Page",
     "Preview",
     "ProcessorError",
@@ -136,7 +133,6 @@ __all__ = [
     "StoreReadOnlyError",
     "StoreUnavailableError",
     "StoredMessage",
-    "TURN_INSTRUCTIONS",
     "Thread",
     "ThreadNotFoundError",
     "ThreadOwnershipError",
@@ -172,7 +168,6 @@ _PLACES: Final = {
     "Observation": "observation.options",
     "ObservationError": "errors",
     "ObservationalMemory": "observation.options",
-    "PARTICIPANTS_TEMPLATE": "agents.speakers",
     "Page": "types",
     "Preview": "context.preview",
     "ProcessorError": "errors",
@@ -190,7 +185,6 @@ _PLACES: Final = {
     "StoreReadOnlyError": "errors",
     "StoreUnavailableError": "errors",
     "StoredMessage": "types",
-    "TURN_INSTRUCTIONS": "agents.speakers",
     "Thread": "types",
     "ThreadNotFoundError": "errors",
     "ThreadOwnershipError": "errors",
