@@ -10,12 +10,17 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
 
 from langchain_mastra_memory.store.operations.messages import NewMessage, SaveMessages
 from langchain_mastra_memory.store.operations.threads import CreateThread, UpdateThread
+from langchain_mastra_memory.store.sql import engine, postgresql, sqlite  # noqa: F401
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
+from langchain_mastra_memory.threads.saver import ThreadSaver
 
 THREADS = ("one", "two", "three")
+
+engine._load_handlers()  # once, in the process that the others are forked from
 
 
 def save(label: str, rng: random.Random) -> SaveMessages:
@@ -32,8 +37,13 @@ def save(label: str, rng: random.Random) -> SaveMessages:
     )
 
 
+def chat_id(seed: int) -> str:
+    """Return the thread of a process's graph."""
+    return f"chat-{seed}"
+
+
 class Burst:
-    """Three writers of one process over one store: two threads that call `run`, an event loop that gathers `arun`s."""
+    """Three writers of one process over one store: a thread that calls `run`, a graph, an event loop with `arun`s."""
 
     def __init__(self, url: str, seed: int, say: Callable[[str], None]) -> None:
         self.store = SQLMemoryStore(url)
@@ -52,6 +62,26 @@ class Burst:
                 key = f"k-{label}"
                 self.store.run(UpdateThread(thread_id=rng.choice(THREADS), resource_id="r", metadata={key: 1}))
                 self.say(key)
+
+    def graph(self) -> None:
+        def answer(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [AIMessage(f"re: {state['messages'][-1].text}")]}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("answer", answer)
+        graph.add_edge(START, "answer")
+        graph.add_edge("answer", END)
+        chat = graph.compile(checkpointer=ThreadSaver(self.store))
+        number = 0
+        while True:
+            label = f"turn-{self.seed}-{number}"
+            number += 1
+            chat.invoke(
+                {"messages": [HumanMessage(label)]},
+                {"configurable": {"thread_id": chat_id(self.seed), "resource_id": "r"}},
+                durability=("sync", "async", "exit")[number % 3],
+            )
+            self.say(label)
 
     async def asynchronous(self, name: str) -> None:
         rng = random.Random(f"{self.seed}{name}")
@@ -80,8 +110,8 @@ def write_until_killed(url: str, seed: int, connection: Connection) -> None:
     burst = Burst(url, seed, say)
     for thread_id in THREADS:
         burst.store.run(CreateThread(thread_id=thread_id, resource_id="r"))
-    for name in ("s1", "s2"):
-        threading.Thread(target=burst.sync, args=(name,), daemon=True).start()
+    threading.Thread(target=burst.sync, args=("s",), daemon=True).start()
+    threading.Thread(target=burst.graph, daemon=True).start()
     asyncio.run(burst.asynchronous("a"))
 
 

@@ -20,7 +20,8 @@ from langchain_core.messages import HumanMessage
 from langchain_mastra_memory.store.operations.messages import ListMessages, NewMessage, SaveMessages
 from langchain_mastra_memory.store.operations.threads import CreateThread, GetThread, ListThreads
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
-from tests.integration_tests.bursts import THREADS, open_and_leave, write_some, write_until_killed
+from langchain_mastra_memory.threads.saver import ThreadSaver
+from tests.integration_tests.bursts import THREADS, chat_id, open_and_leave, write_some, write_until_killed
 
 KILLS = 20
 
@@ -29,7 +30,7 @@ KILLS = 20
 def processes() -> ForkServerContext:
     """Processes that need not import everything each time."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.integration_tests.bursts", "langchain_mastra_memory.store.sql.sqlite"])
+    context.set_forkserver_preload(["tests.integration_tests.bursts"])
     return context
 
 
@@ -84,11 +85,26 @@ def assert_whole(url: str, acknowledged: set[str]) -> None:
             keys |= set(thread.metadata if thread else ())
         for label, parts in found.items():
             assert [index for index, _ in parts] == list(range(parts[0][1])), label
-        assert acknowledged - keys <= set(found)
+        assert_chats_whole(store, {label for label in acknowledged if label.startswith("turn-")})
+        assert {label for label in acknowledged if not label.startswith("turn-")} - keys <= set(found)
         text = HumanMessage("afterwards 0 ", id=f"{uuid.uuid4()}/0/1")
         save = SaveMessages(thread_id=THREADS[0], resource_id="r", messages=(NewMessage(message=text, tokens=1),))
         [saved] = store.run(save)
         assert saved.seq == store.run(ListMessages(thread_ids=(THREADS[0],), per_page=False))[-1].seq
+
+
+def assert_chats_whole(store: SQLMemoryStore, turns: set[str]) -> None:
+    """Check that each graph has the turns that it acknowledged, and that its archive is what its checkpoint says."""
+    saver = ThreadSaver(store)
+    for seed in {int(turn.split("-")[1]) for turn in turns}:
+        newest = saver.get_tuple({"configurable": {"thread_id": chat_id(seed), "checkpoint_ns": ""}})
+        assert newest is not None
+        state = [str(message.text) for message in newest.checkpoint["channel_values"]["messages"]]
+        mine = {turn for turn in turns if turn.startswith(f"turn-{seed}-")}
+        assert mine <= set(state)
+        assert {f"re: {turn}" for turn in mine} <= set(state)
+        archive = [str(m.message.text) for m in store.run(ListMessages(thread_ids=(chat_id(seed),), per_page=False))]
+        assert archive == state
 
 
 @pytest.mark.slow
@@ -102,7 +118,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged_and_leaves_nothing_
         if seed % 4 == 0:  # the same file is killed at several times, also with nothing in it
             path = tmp_path / f"{seed}.db"
             acknowledged = set()
-        acknowledged |= killed_after(processes, f"sqlite:///{path}", seed, rng.choice([1, 5, 20, 60, 120]))
+        acknowledged |= killed_after(processes, f"sqlite:///{path}", seed, rng.choice([1, 5, 20, 50, 90]))
         connection = sqlite3.connect(path)
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []

@@ -85,7 +85,7 @@ def test_the_fork_does_not_know_what_came_later_and_the_line_that_was_left_does(
     assert "Not that you have told me, Ada." in fork
     assert "peanuts" not in fork
     assert "Yes, to peanuts." in left
-    assert "3 lines" in left or "2 lines" in left
+    assert "The thread now has 2 lines" in left
 
 
 def test_the_database_is_where_it_says_and_whole(played):
