@@ -46,8 +46,12 @@ def load_node(
         turns = turns_of(memory)
         if identity.delegation is not None and not turns.read_only(identity):
             await io.run(start_of(identity.delegation, memory.options.features))
+        facts = await turns.facts(io, call)
+        started: dict[str, Any] = {}
+        for provider in turns.providers(identity):
+            started.update(await provider.start(io, facts) or {})
         prompt = (await turns.prepare(io, call)).prompt
-        return {output_key: [prompt.system, *prompt.messages] if prompt.system else list(prompt.messages)}
+        return {**started, output_key: [prompt.system, *prompt.messages] if prompt.system else list(prompt.messages)}
 
     return _node(memory, load, name)
 

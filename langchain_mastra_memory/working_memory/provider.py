@@ -78,14 +78,15 @@ class WorkingMemoryProvider(FeatureProvider):
         self.tools: Sequence[BaseTool] = (working_memory_tool(memory, self.options),) if changes else ()
 
     async def start(self, io: IO, run: RunFacts) -> Mapping[str, Any] | None:
-        """Save what is left of an earlier run, then start the channel from the store's page."""
+        """Save what is left of an earlier run, then start the channel from the store's page; once in a turn."""
+        if _started(run) is not None:
+            return None
         owner = self._owner(run)
         await self._save_patches(io, run, owner)
         page = await read_page(io, owner, where_of(run))
+        value = value_of(self.options, page.text)
         return {
-            "working_memory": page_write(
-                value_of(self.options, page.text), page.version, start=True, run=f"{run.thread_id}:{run.turn}"
-            ),
+            "working_memory": page_write(value, page.version, start=True, run=_name(run)),
             "working_memory_version": version_write(page.version, start=True),
         }
 
@@ -115,7 +116,7 @@ class WorkingMemoryProvider(FeatureProvider):
 
     async def _page(self, io: IO, run: RunFacts, owner: PageOwner) -> StoredPage:
         """Return the page that the run started from, whatever has changed since: the prompt stays as it is."""
-        held = None if run.preview else channel_state(current_config())
+        held = None if run.preview else _started(run)
         if held is None or held.start is None:
             return await read_page(io, owner, where_of(run))
         if held.start == held.version and not held.patches:
@@ -244,6 +245,16 @@ def where_of(run: RunFacts) -> Where:
     ids = tuple(item.id for item in run.items[-_OWN:] if item.id)
     position = None if run.position is None else (run.position.branch, run.position.head)
     return Where(position=position, ids=ids, from_state=run.checkpointed)
+
+
+def _name(run: RunFacts) -> str:
+    return f"{run.thread_id}:{run.turn}"
+
+
+def _started(run: RunFacts) -> PageState | None:
+    """Return what the channel holds if this turn has started it; a step of its own before sees the last turn's."""
+    held = channel_state(current_config())
+    return held if held is not None and held.start is not None and held.run == _name(run) else None
 
 
 def _unsaved(held: PageState) -> tuple[Patch, ...]:
