@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from langchain_mastra_memory.errors import StoreReadOnlyError
-from langchain_mastra_memory.store.base import MemoryStore
+from langchain_mastra_memory.store.base import Group, MemoryStore
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
 from langchain_mastra_memory.store.wrappers import EncryptedStore, ReadOnlyStore, StoreWrapper, Trace, TracedStore
 from langchain_mastra_memory.testing.conformance import MemoryStoreConformance
@@ -103,3 +103,11 @@ class TestEncrypted(MemoryStoreConformance):
     def store(cls) -> Iterator[MemoryStore]:
         with EncryptedStore(SQLMemoryStore("memory://"), key=b"0123456789abcdef" * 4) as store:
             yield store
+
+
+def test_the_suite_covers_every_group_of_the_protocol() -> None:
+    from typing import get_args
+
+    from langchain_mastra_memory.testing.conformance import COUNTS
+
+    assert set(COUNTS) == set(get_args(Group))

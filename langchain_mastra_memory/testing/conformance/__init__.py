@@ -17,7 +17,15 @@ Example:
 
 from __future__ import annotations
 
-from langchain_mastra_memory.testing.conformance import checkpoints, messages, pages, resources, threads
+from langchain_mastra_memory.testing.conformance import (
+    checkpoints,
+    index,
+    log,
+    messages,
+    pages,
+    resources,
+    threads,
+)
 from langchain_mastra_memory.testing.conformance.registry import COUNTS, Case, case, probe
 from langchain_mastra_memory.testing.conformance.report import CaseResult, GroupReport, Report
 from langchain_mastra_memory.testing.conformance.session import Session
@@ -25,7 +33,7 @@ from langchain_mastra_memory.testing.conformance.suite import MemoryStoreConform
 from langchain_mastra_memory.testing.conformance.validate import StoreTest, avalidate, store_test, validate
 
 # Importing a group's module registers its cases; `COUNTS` notices one that is not imported.
-GROUP_MODULES = (threads, messages, resources, pages, checkpoints)
+GROUP_MODULES = (threads, messages, resources, pages, checkpoints, log, index)
 add_tests()
 
 __all__ = [
