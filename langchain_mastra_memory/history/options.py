@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal, Self
 
 from langchain_core.messages import BaseMessage
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from langchain_mastra_memory.agents.run_options import RunOptions
+from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.context.layers import Layers
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.history.window import Limits
@@ -27,7 +28,7 @@ DEFAULT_LAST_MESSAGES = 10
 REMOVE_SHARE = 0.25
 
 
-class MessageHistory(BaseModel):
+class MessageHistory(CheckedOptions):
     """How much of the conversation the model sees, and how it is shaped and saved.
 
     Attributes:
@@ -55,8 +56,6 @@ class MessageHistory(BaseModel):
         >>> MessageHistory().limits().last_messages
         10
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     last_messages: Annotated[int, Field(ge=0, strict=True)] | Literal[False] | None = DEFAULT_LAST_MESSAGES
     max_tokens: Annotated[int, Field(ge=0, strict=True)] | None = None

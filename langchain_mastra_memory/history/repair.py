@@ -155,8 +155,10 @@ def _fixed_ai(message: AIMessage, content: str | list[Any], answered: frozenset[
     dropped = len(calls) != len(message.tool_calls) or bool(message.invalid_tool_calls)
     if dropped and isinstance(content, list):
         content = [block for block in content if not _is_call(block) or _call_id(block) in seen] or ""
-    if not calls and (not content or _only_reasoning(content)):
-        return None
+    if not calls:
+        content = _without_trailing_reasoning(content)
+        if not content:
+            return None
     if not dropped and _same(content, message.content):
         return message
     update: dict[str, Any] = {"content": content, "tool_calls": calls, "invalid_tool_calls": []}
@@ -202,7 +204,11 @@ def _call_id(block: str | dict[str, Any]) -> object:
     return (block.get("call_id") or block.get("id")) if isinstance(block, dict) else None
 
 
-def _only_reasoning(content: str | list[Any]) -> bool:
-    return isinstance(content, list) and all(
-        isinstance(block, dict) and block.get("type") in REASONING for block in content
-    )
+def _without_trailing_reasoning(content: str | list[Any]) -> str | list[Any]:
+    """Return content whose last block is no reasoning: there is nothing behind it that it belongs to."""
+    if isinstance(content, str):
+        return content
+    end = len(content)
+    while end and isinstance(content[end - 1], dict) and content[end - 1].get("type") in REASONING:
+        end -= 1
+    return content if end == len(content) else content[:end]

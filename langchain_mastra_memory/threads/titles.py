@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation
+from pydantic import Field, SkipValidation
 
+from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.context.provider import FeatureProvider, Outcome, RunFacts
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.models import ModelSpec, chat_model, internal_config
@@ -35,7 +36,7 @@ INSTRUCTIONS: Final = (
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
-class ThreadTitles(BaseModel):
+class ThreadTitles(CheckedOptions):
     """Naming threads.
 
     Attributes:
@@ -45,12 +46,13 @@ class ThreadTitles(BaseModel):
         emit_event: Whether a run that streams the custom mode waits for the title and sends
             `{"type": "memory.thread_title", "thread_id": ..., "title": ...}` before it ends.
 
+    Raises:
+        ConfigurationError: A value is out of its range.
+
     Example:
         >>> ThreadTitles(min_messages=4).emit_event
         False
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     model: SkipValidation[ModelSpec] | None = None
     instructions: Annotated[str, Field(min_length=1)] | None = None
