@@ -186,7 +186,7 @@ class StoredSignal:
     Attributes:
         message: The message.
         before: The id of the message that it stands before.
-        distance: How many ordinary messages entered the archive since.
+        distance: How many places of the archive lie between that message and the position; 0 when it is not archived.
     """
 
     message: BaseMessage
@@ -196,7 +196,7 @@ class StoredSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSignals(Operation[list[StoredSignal]]):
-    """Return the state signals of a kind of state that are in view, oldest first; none for a missing thread.
+    """Return the state signals that stand before a message in view, oldest first; none for a missing thread.
 
     Attributes:
         thread_id: The thread.

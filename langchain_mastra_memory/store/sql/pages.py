@@ -55,7 +55,7 @@ from langchain_mastra_memory.store.sql.tables_pages import pages
 from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row
 from langchain_mastra_memory.store.sql.values import dump_json, load_json
-from langchain_mastra_memory.store.sql.view import Path, ViewStatements, in_path, path_of
+from langchain_mastra_memory.store.sql.view import Path, in_path, path_of
 
 _log = logging.getLogger("langchain_mastra_memory.working_memory")
 
@@ -117,13 +117,11 @@ _THREADS_WITH_PAGES = sa.select(threads.c.id).where(
     threads.c.resource_id == sa.bindparam("owner"),
     sa.exists().where(pages.c.thread == threads.c.key),
 )
-_SIGNALS = ViewStatements(
-    lambda in_view: (
-        sa.select(messages.c.id, messages.c.seq, messages.c.body, messages.c.metadata)
-        .where(messages.c.thread == sa.bindparam("owner"), messages.c.kind == sa.literal_column("'signal'"), in_view)
-        .order_by(messages.c.seq.desc())
-        .limit(sa.bindparam("most", type_=sa.BigInteger))
-    )
+_SIGNALS = (
+    sa.select(messages.c.id, messages.c.body, messages.c.metadata)
+    .where(messages.c.thread == sa.bindparam("owner"), messages.c.kind == sa.literal_column("'signal'"))
+    .order_by(messages.c.seq.desc())
+    .limit(sa.bindparam("most", type_=sa.BigInteger))
 )
 _HAS_ANCHORED = sa.select(pages.c.key).where(_OF_THREAD, pages.c.message_id.is_not(None)).limit(1)
 
@@ -213,22 +211,27 @@ def _make_thread(tx: Tx, op: SavePage) -> None:
 
 @handles(ListSignals)
 def list_signals(tx: Tx, op: ListSignals) -> list[StoredSignal]:
-    """Read the signals in view."""
+    """Read the signals that stand before a message in view, whichever line they were written on."""
     try:
         thread = read_thread(tx, op.thread_id, op.resource_id)
     except ThreadNotFoundError:
         return []
-    path = _path(tx, thread, op.where)
-    if not path:
-        return []
-    statement, params = _SIGNALS(path)
-    found: list[StoredSignal] = []
-    for message_id, seq, body, text in tx.all(statement, {"owner": thread.key, "most": op.limit, **params}):
+    found: dict[str, tuple[str, bytes]] = {}
+    for message_id, body, text in tx.all(_SIGNALS, {"owner": thread.key, "most": op.limit}):
         about = load_json(text)
         if about.get("state") == op.state and isinstance(about.get("before"), str):
-            message = message_of(message_id, body)
-            found.append(StoredSignal(message=message, before=about["before"], distance=path[-1][1] - seq))
-    return found[::-1]
+            found.setdefault(about["before"], (message_id, body))
+    if not found:
+        return []
+    path = _path(tx, thread, op.where)
+    own = frozenset(op.where.ids)
+    placed = _placed(tx, thread.key, list(found), path)
+    head = path[-1][1] if path else 0
+    return [
+        StoredSignal(message=message_of(message_id, body), before=before, distance=head - placed.get(before, head))
+        for before, (message_id, body) in reversed(found.items())
+        if before in placed or before in own
+    ]
 
 
 def _save_of_resource(tx: Tx, op: SavePage) -> SavedPage:
@@ -361,11 +364,12 @@ def _anchors(tx: Tx, thread_key: int) -> Iterator[list[tuple[Any, ...]]]:
         below = rows[-1][0]
 
 
-def _placed(tx: Tx, thread_key: int, ids: Sequence[str], path: Path) -> frozenset[str]:
-    if not ids:
-        return frozenset()
+def _placed(tx: Tx, thread_key: int, ids: Sequence[str], path: Path) -> dict[str, int]:
+    """Return the place of each of these messages that is on the path."""
+    if not ids or not path:
+        return {}
     rows = tx.all(_MESSAGES_OF, {"thread_key": thread_key, "ids": list(dict.fromkeys(ids))})
-    return frozenset(message_id for message_id, branch, seq in rows if in_path(path, branch, seq))
+    return {message_id: seq for message_id, branch, seq in rows if in_path(path, branch, seq)}
 
 
 def _path(tx: Tx, thread: ThreadRow, where: Where) -> Path:
