@@ -1,7 +1,8 @@
 """The generated parts of the documentation: between `<!-- generated: KIND NAME -->` and `<!-- end -->` in any page.
 
 Kinds: `options NAME` (the fields of an option model of the package), `commands` (the command line interface),
-`errors` (the tree), `names` (the public names). `python -m tests.docs.generated` writes them anew; a test compares.
+`errors` (the tree), `names` (the public names), `operations GROUP` (of the store protocol).
+`python -m tests.docs.generated` writes them anew; a test compares.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tests.docs.examples import ROOT, markdown_pages
+from tests.docs.operations import operations_list
 
 MARKED = re.compile(
     r"(?P<open><!-- generated: (?P<kind>\w+)(?: (?P<name>[\w.]+))? -->\n)(?P<body>.*?)(?P<close><!-- end -->)",
@@ -190,6 +192,7 @@ KINDS: dict[str, Callable[[Any], str]] = {
     "commands": commands,
     "errors": errors,
     "names": names,
+    "operations": operations_list,
 }
 
 

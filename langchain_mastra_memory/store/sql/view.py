@@ -41,7 +41,7 @@ class ViewStatements:
     """A statement over the messages in view, built once for each length of path.
 
     Example:
-        ```python
+        ```text
         _WINDOW = ViewStatements(lambda in_view: sa.select(messages.c.id).where(messages.c.thread == ..., in_view))
         statement, params = _WINDOW(path)
         rows = tx.all(statement, {"thread_key": key, **params})

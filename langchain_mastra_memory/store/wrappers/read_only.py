@@ -19,7 +19,7 @@ class ReadOnlyStore(StoreWrapper):
     right to write.
 
     Example:
-        >>> from langchain_mastra_memory.store.sql.store import SQLMemoryStore
+        >>> from langchain_mastra_memory import SQLMemoryStore
         >>> with ReadOnlyStore(SQLMemoryStore("memory://")) as store:
         ...     sorted(store.capabilities) == sorted(store.inner.capabilities)
         True

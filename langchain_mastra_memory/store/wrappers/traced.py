@@ -50,7 +50,7 @@ class TracedStore(StoreWrapper):
 
     Example:
         >>> from langchain_mastra_memory.store.operations.threads import GetThread
-        >>> from langchain_mastra_memory.store.sql.store import SQLMemoryStore
+        >>> from langchain_mastra_memory import SQLMemoryStore
         >>> seen = []
         >>> with TracedStore(SQLMemoryStore("memory://"), lambda trace: seen.append(type(trace.operation))) as store:
         ...     store.run(GetThread(thread_id="t1"))

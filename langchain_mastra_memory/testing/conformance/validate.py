@@ -48,7 +48,7 @@ def store_test(name: str, *, skip_groups: Iterable[Group] = ()) -> Callable[[Fac
         it afterwards.
 
     Example:
-        >>> from langchain_mastra_memory.store.sql.store import SQLMemoryStore
+        >>> from langchain_mastra_memory import SQLMemoryStore
         >>> @store_test("SQLMemoryStore in memory")
         ... def stores():
         ...     with SQLMemoryStore("memory://") as store:
