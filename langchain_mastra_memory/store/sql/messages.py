@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.codec import dump_message
-from langchain_mastra_memory.errors import MessageNotFoundError
+from langchain_mastra_memory.errors import InvalidQueryError, MessageNotFoundError
 from langchain_mastra_memory.store.operations.messages import (
     ClearThread,
     DeleteMessages,
@@ -141,7 +141,7 @@ def save_messages(tx: Tx, op: SaveMessages) -> list[StoredMessage]:
                 "id": row.id,
                 "role": row.role,
                 "kind": row.kind,
-                "body": dump_message(row.message),
+                "body": _body(row.message),
                 "metadata": dump_json(row.metadata) if row.metadata else None,
                 "tokens": row.tokens,
                 "revision": 1,
@@ -222,6 +222,13 @@ def _written(new: NewMessage, seq: int, branch: int, now: int, *, outside: bool)
     )
 
 
+def _body(message: BaseMessage) -> bytes:
+    try:
+        return dump_message(message)
+    except TypeError as error:
+        raise InvalidQueryError(f"message {message.id!r:.80} can't be saved: {error}") from error
+
+
 def _read(row: tuple[Any, ...], message: BaseMessage | None = None) -> WrittenRow:
     """Return a row of `MESSAGE_COLUMNS` as hooks see it; `message` is given if the caller has it."""
     seq, branch, message_id, kind, body, metadata, tokens, revision, outside, created_at = row
@@ -255,7 +262,7 @@ def rewrite(tx: Tx, thread: ThreadRow, row: tuple[Any, ...], new: NewMessage) ->
         old revision if nothing was changed.
     """
     metadata = dump_json(new.metadata) if new.metadata else None
-    body = dump_message(new.message)
+    body = _body(new.message)
     old = message_of(row[2], row[4]) if row[4] != body else None
     if row[3] == new.kind and row[5] == metadata and (old is None or dump_message(old) == body):
         return [_read(row, new.message)]
