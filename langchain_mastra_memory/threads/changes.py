@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
 from langchain_mastra_memory.threads.archiving import CHANNEL, is_archived, retractable, retractable_of_writes
-from langchain_mastra_memory.threads.entries import GONE, LIST, SNAPSHOT, Entry, numbers_of
+from langchain_mastra_memory.threads.entries import GONE, Entry, numbers_of
 from langchain_mastra_memory.threads.knowledge import KnownCheckpoint
 from langchain_mastra_memory.threads.planning import Planned, Planner
 from langchain_mastra_memory.threads.runs import RunReport
@@ -24,19 +24,19 @@ def messages_of(checkpoint: Checkpoint) -> list[BaseMessage]:
 
 def ids_of(
     planner: Planner, parent: KnownCheckpoint | None, checkpoint: Checkpoint, entries: Mapping[str, Entry]
-) -> tuple[tuple[str | None, bool], ...] | None:
-    """Return the id of each message of the list, and whether it is a system message; None without a list."""
+) -> tuple[tuple[str | None, ...] | None, frozenset[str | None]]:
+    """Return the ids of the list in order (None without a list), and those of them that are system messages."""
     if CHANNEL not in entries:
-        return None
-    if CHANNEL not in planner.lists:  # it has not moved
-        if parent is not None:
-            return parent.ids
-        return tuple((m.id, m.type == "system") for m in messages_of(checkpoint))
-    planned = planner.lists[CHANNEL]
+        return None, frozenset()
+    planned = planner.lists.get(CHANNEL)
+    if planned is None and parent is not None:  # it has not moved
+        return parent.ids, parent.systems
     messages = messages_of(checkpoint)
-    if parent is not None and parent.ids is not None and _follows(planned, parent):
-        return parent.ids + tuple((m.id, m.type == "system") for m in messages[planned.prefix :])
-    return tuple((m.id, m.type == "system") for m in messages)
+    if planned is not None and parent is not None and parent.ids is not None and _follows(planned, parent):
+        tail = messages[planned.prefix :]
+        systems = [m.id for m in tail if m.type == "system"]
+        return parent.ids + tuple(m.id for m in tail), parent.systems.union(systems) if systems else parent.systems
+    return tuple(m.id for m in messages), frozenset(m.id for m in messages if m.type == "system")
 
 
 def news(  # noqa: PLR0917 - one call
@@ -46,31 +46,32 @@ def news(  # noqa: PLR0917 - one call
     new_versions: ChannelVersions,
     entries: Mapping[str, Entry],
     written: list[BaseMessage] | None,
-    ids: tuple[tuple[str | None, bool], ...] | None,
 ) -> tuple[list[tuple[BaseMessage, bool]], tuple[str, ...]]:
-    """Return the messages that this checkpoint has and its parent has not, and those that may be retracted."""
+    """Return what this checkpoint's list brings against its parent's.
+
+    Returns:
+        The new and changed messages, each with whether this step has surely changed it; and the ids that the step took
+        out and that may be retracted.
+    """
     if CHANNEL not in new_versions:
         return [], ()
+    if CHANNEL not in entries and written is not None:
+        found = _last_of_each([m for m in written if is_archived(m)])
+        return [(m, True) for m in found], retractable_of_writes(written)
     messages = messages_of(checkpoint)
-    entry = entries.get(CHANNEL)
-    if entry is None or entry.form not in (LIST, SNAPSHOT):
-        new = _last_of_each([m for m in written or () if is_archived(m)])
-        before = parent.ids if parent is not None and parent.ids is not None else ()
-        if entry is None and written is None and before:  # emptied
-            return [], retractable([(i, s) for i, s in before if i], (), ())
-        return [(m, True) for m in new], retractable_of_writes(written or ())
     if parent is not None and parent.is_delta:
         # The parent's list is not at hand: what its tasks wrote has surely changed, the rest is known by id.
         changed = {m.id for m in written or ()}
         return [(m, m.id in changed) for m in messages if is_archived(m)], retractable_of_writes(written or ())
-    new = _beyond(planner, parent, messages)
-    if parent is None or parent.ids is None:
-        return [(m, True) for m in new], ()
-    now = [i for i, _ in ids or () if i]
-    gone: tuple[str, ...] = ()
-    if not _follows(planner.lists[CHANNEL], parent):
-        gone = retractable([(i, s) for i, s in parent.ids if i], now, new)
-    return [(m, True) for m in new], gone
+    planned = planner.lists.get(CHANNEL)
+    if planned is None:  # empty, or with other things among the messages
+        new = [(m, False) for m in messages if is_archived(m)]
+    else:
+        new = [(m, True) for m in _beyond(planner, planned, parent, messages)]
+    if parent is None or parent.ids is None or (planned is not None and _follows(planned, parent)):
+        return new, ()
+    before = [(i, i in parent.systems) for i in parent.ids if i]
+    return new, retractable(before, [m.id for m in messages if m.id], [m for m, _ in new])
 
 
 def _last_of_each(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -81,21 +82,22 @@ def _last_of_each(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return list(last.values())
 
 
-def _beyond(planner: Planner, parent: KnownCheckpoint | None, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _beyond(
+    planner: Planner, planned: Planned, parent: KnownCheckpoint | None, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """Return the messages whose bodies are not in the parent's list."""
     before = parent.entries.get(CHANNEL) if parent is not None else None
-    if before is None:
+    if parent is None or before is None:
         return [m for m in messages if is_archived(m)]
-    planned = planner.lists[CHANNEL]
-    if parent is not None and _follows(planned, parent):
+    if _follows(planned, parent):
         return [m for m in messages[planned.prefix :] if is_archived(m)]
     stands = numbers_of(before.holes[0].parts if before.holes else ())
     numbers = set(stands)
     stored = _stored_texts(planner, stands)
     new = []
     for message in messages:
-        item = planner.known.find(message)
-        if not is_archived(message) or (item is not None and any(p in numbers for p in item.places.items())):
+        places = planner.known.find(message) or {}
+        if not is_archived(message) or any(place in numbers for place in places.items()):
             continue
         old = stored.get(message.id)
         if old is None or old != message:

@@ -41,10 +41,17 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Loose:
-    """A message that is kept in place: one without an id, or an order to remove another."""
+    """A message that is kept in place: a small one of a write, one without an id, or an order to remove another.
+
+    Attributes:
+        form: How it is written.
+        body: The bytes.
+        id: Its id; None if it has none, or is an order.
+    """
 
     form: str
     body: bytes
+    id: str | None = None
 
 
 Part: TypeAlias = Range | Fresh | Loose
@@ -117,12 +124,12 @@ def _write_part(part: Part) -> list[Any]:
     if type(part) is Range:
         return [part.first, part.last, part.space]
     if type(part) is Loose:
-        return [part.form, part.body]
+        return [part.form, part.body] if part.id is None else [part.form, part.body, part.id]
     raise TypeError("a plan must be settled before it is written")
 
 
 def _read_part(data: list[Any]) -> Part:
-    return Loose(data[0], data[1]) if type(data[0]) is str else Range(data[2], data[0], data[1])
+    return Loose(*data) if type(data[0]) is str else Range(data[2], data[0], data[1])
 
 
 def _write_entry(entry: Entry) -> list[Any]:

@@ -11,12 +11,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.store.operations.checkpoints import Place, State
-from langchain_mastra_memory.threads.entries import Entry, Parts
+from langchain_mastra_memory.threads.entries import Entry, Parts, Range
 
 THREADS: Final = 64
 """Threads remembered at once."""
@@ -24,19 +25,34 @@ BYTES: Final = 64 * 2**20
 """Bytes of message bodies remembered at once, over all threads."""
 CHECKPOINTS: Final = 16
 """Checkpoints remembered of a thread."""
+ITEMS: Final = 256
+"""Messages remembered of a thread that are in no list, such as those of writes."""
 SERIALIZERS: Final = 8
 """Serializers that something is remembered for: `with_allowlist` makes a new one for each graph."""
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
+_EMPTY: Final[dict[type, Any]] = {dict: {}, list: []}
+"""Stand for every empty dict and list in snapshots, so that a snapshot is one object: the collector looks at each."""
 
 
-def snapshot(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy that shares nothing which can change."""
-    copied = dict(values)
-    for name, value in values.items():
+def snapshot(message: BaseMessage) -> tuple[Any, ...]:
+    """Return what a message holds, sharing nothing that can change; `holds` compares it."""
+    values: list[Any] = list(message.__dict__.values())
+    for place, value in enumerate(values):
         kind = type(value)
         if kind not in _ATOMS:
-            copied[name] = kind() if not value and kind in (dict, list) else deepcopy(value)
-    return copied
+            values[place] = _EMPTY[kind] if kind in _EMPTY and not value else deepcopy(value)
+    extra = message.__pydantic_extra__
+    if extra:
+        values.append(deepcopy(extra))
+    return tuple(values)
+
+
+def holds(taken: tuple[Any, ...], message: BaseMessage) -> bool:
+    """Tell whether a message still is as it was when the snapshot was taken: nodes do change messages in place."""
+    extra = message.__pydantic_extra__
+    if extra:
+        return (*message.__dict__.values(), extra) == taken
+    return tuple(message.__dict__.values()) == taken
 
 
 @dataclass(slots=True)
@@ -45,29 +61,18 @@ class Item:
 
     Attributes:
         message: The object itself; holding it keeps its `id()` from being used again.
-        values: A snapshot of its fields: nodes do change messages in place.
-        extra: A snapshot of its extra fields.
+        taken: A snapshot of it.
         places: The number of its body by space.
     """
 
     message: BaseMessage
-    values: dict[str, Any]
-    extra: dict[str, Any] | None
+    taken: tuple[Any, ...]
     places: dict[str, int]
 
-    def holds(self, message: BaseMessage) -> bool:
-        """Tell whether this is that object, and it is as it was."""
-        return (
-            self.message is message
-            and message.__dict__ == self.values
-            and (message.__pydantic_extra__ or None) == self.extra
-        )
 
-
-def item_of(message: BaseMessage, places: dict[str, int]) -> Item:
-    """Remember a message as it is now."""
-    extra = message.__pydantic_extra__
-    return Item(message, snapshot(message.__dict__), deepcopy(extra) if extra else None, places)
+def item_of(message: BaseMessage) -> Item:
+    """Remember a message as it is now, without a place yet."""
+    return Item(message, snapshot(message), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,8 @@ class KnownCheckpoint:
         entries: Where the value of each channel is.
         place: Where it stands in the archive; None outside the root namespace.
         step: The step in its metadata.
-        ids: For each message of its list the id and whether it is a system message, in order; None without a list.
+        ids: The ids of the messages in its list, in order; None if it has no list.
+        systems: Those of them that are system messages.
         is_delta: Whether the channel `messages` has a version and no value: it is rebuilt from writes.
     """
 
@@ -87,16 +93,46 @@ class KnownCheckpoint:
     entries: Mapping[str, Entry]
     place: Place | None
     step: int | None
-    ids: tuple[tuple[str | None, bool], ...] | None
+    ids: tuple[str | None, ...] | None
+    systems: frozenset[str | None]
     is_delta: bool
 
 
 @dataclass(slots=True)
 class KnownList:
-    """The list of a channel as it was last read or written: its items in order, and their parts."""
+    """The list of a channel as it was last read or written.
 
-    items: list[Item]
+    Attributes:
+        messages: Its messages: the objects that the graph has.
+        taken: A snapshot of each.
+        parts: Where their bodies are: ranges only.
+    """
+
+    messages: list[BaseMessage]
+    taken: list[tuple[Any, ...]]
     parts: Parts
+    _index: dict[int, int] | None = None
+
+    def begins(self, messages: Sequence[BaseMessage]) -> bool:
+        """Tell whether other messages begin with these objects, all as they were."""
+        if len(messages) < len(self.messages) or not all(map(is_, self.messages, messages)):
+            return False
+        return all(map(holds, self.taken, self.messages))
+
+    def place(self, message: BaseMessage) -> tuple[str, int] | None:
+        """Return where the body of a message is, if it is one of these and as it was."""
+        if self._index is None:
+            self._index = {id(known): index for index, known in enumerate(self.messages)}
+        index = self._index.get(id(message))
+        if index is None or not holds(self.taken[index], message):
+            return None
+        for part in self.parts:
+            if type(part) is Range:
+                length = part.last - part.first + 1
+                if index < length:
+                    return part.space, part.first + index
+                index -= length
+        return None
 
 
 @dataclass(slots=True)
@@ -105,7 +141,7 @@ class Knowledge:
 
     Attributes:
         state: What it holds for; None before the first operation.
-        items: Messages by the `id()` of the object.
+        items: Messages that are in no list yet, by the `id()` of the object.
         lists: Lists by namespace and channel.
         checkpoints: The last checkpoints by namespace and id.
         bodies: Form and bytes by space and number.
@@ -160,25 +196,28 @@ class Knowledge:
             self.checkpoints.popitem(last=False)
 
     def add_list(self, ns: str, channel: str, known: KnownList) -> None:
-        """Remember a list and its messages; let go of messages that are in no list any more."""
+        """Remember a list; the list of the same channel before it goes."""
         self.lists.pop((ns, channel), None)
         self.lists[ns, channel] = known
         while len(self.lists) > CHECKPOINTS:
             self.lists.pop(next(iter(self.lists)))
-        self.add_items(known.items)
 
     def add_items(self, items: Iterable[Item]) -> None:
-        """Remember messages."""
+        """Remember messages that were written; the oldest go."""
         for item in items:
             self.items[id(item.message)] = item
-        live = sum(len(known.items) for known in list(self.lists.values()))
-        if len(self.items) > 2 * live + 512:
-            self.items = {id(item.message): item for known in list(self.lists.values()) for item in known.items}
+        while len(self.items) > ITEMS:
+            self.items.pop(next(iter(self.items)), None)
 
-    def find(self, message: BaseMessage) -> Item | None:
-        """Return the item of a message that is as it was."""
+    def find(self, message: BaseMessage) -> dict[str, int] | None:
+        """Return the number of a message's body by space, if the object is known and as it was."""
         item = self.items.get(id(message))
-        return item if item is not None and item.holds(message) else None
+        places = item.places if item is not None and item.message is message and holds(item.taken, message) else {}
+        for known in tuple(self.lists.values()):
+            place = known.place(message)
+            if place is not None:
+                places = {**places, place[0]: place[1]}
+        return places or None
 
 
 class Threads:

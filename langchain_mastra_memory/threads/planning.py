@@ -5,7 +5,7 @@ Pure but for what it reads in a thread's `Knowledge`; the plan is plain data for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,11 @@ INLINE: Final = 256
 """Bytes of a value up to which it stands in the checkpoint's row, and is written again with each checkpoint."""
 INLINE_ONCE: Final = 16_384
 """The same for channels that are empty again in the next checkpoint."""
+FEW: Final = 4
+"""So many messages of a write, or inside a value, are kept in place if they are small: that costs fewer statements than
+it saves bytes. More are the history that a client sends again."""
+SMALL: Final = 1_024
+"""Bytes of a small message."""
 FOREIGN_RUN: Final = 8
 """A list points into another space where at least so many of its messages stand in a row there; fewer are copied, so
 that a list that grows stays one range."""
@@ -33,13 +38,15 @@ class Planned:
     """A list of a channel on its way.
 
     Attributes:
-        items: Its messages in order; None if some have no place (orders to remove, messages without an id in writes).
+        messages: Its messages; None if some have no place: orders to remove others.
+        taken: A snapshot of each.
         parts: Its parts.
-        prefix: How many of its first items are the whole list that was known before.
+        prefix: How many of its first messages are the whole list that was known before.
         before: The parts of that list.
     """
 
-    items: list[Item] | None
+    messages: list[BaseMessage] | None
+    taken: list[tuple[Any, ...]]
     parts: Parts
     prefix: int = 0
     before: Parts | None = None
@@ -102,34 +109,37 @@ class Planner:
 
     def _list(self, space: str, name: str, messages: Sequence[BaseMessage]) -> Planned:
         before = self.known.lists.get((self.ns, name))
-        if before is not None and len(before.items) <= len(messages) and _begins_with(messages, before.items):
-            tail = self._tokens(messages[len(before.items) :], loose=False)
-            parts = join_ranges((*before.parts, *self._place(space, tail, before.parts)))
-            items = before.items + [token for token in tail if type(token) is Item]
-            return Planned(items, parts, len(before.items), before.parts)
-        tokens = self._tokens(messages, loose=False)
-        items = [token for token in tokens if type(token) is Item]
-        return Planned(items if len(items) == len(tokens) else None, self._place(space, tokens))
+        if before is None or not before.begins(messages):
+            tokens = self._tokens(messages, loose=False)
+            taken = [token.taken for token in tokens if type(token) is Item]
+            whole = list(messages) if len(taken) == len(messages) else None
+            return Planned(whole, taken, self._place(space, tokens))
+        prefix = len(before.messages)
+        tail = self._tokens(messages[prefix:], loose=False)
+        parts = join_ranges((*before.parts, *self._place(space, tail, before.parts)))
+        taken = before.taken + [token.taken for token in tail if type(token) is Item]
+        whole = list(messages) if len(taken) == len(messages) else None
+        return Planned(whole, taken, parts, prefix, before.parts)
 
-    def _tokens(self, messages: Iterable[BaseMessage], *, loose: bool) -> list[Token]:
-        """Return the known item of each message, or a new one without a place."""
+    def _tokens(self, messages: Sequence[BaseMessage], *, loose: bool) -> list[Token]:
+        """Return each message with the places that are known of it."""
         tokens: list[Token] = []
         for message in messages:
-            item = self.known.find(message)
-            if item is not None:
-                tokens.append(item)
-            elif is_order(message) or (loose and not message.id):
+            if is_order(message) or (loose and not message.id):
                 tokens.append(Loose(*self.writer.dump(message)))
-            else:
-                tokens.append(self._new_item(message))
+                continue
+            if loose and len(messages) <= FEW:
+                form, body = self.writer.dump(message)
+                if len(body) <= SMALL:
+                    tokens.append(Loose(form, body, message.id))
+                    continue
+            item = item_of(message)
+            item.places = dict(self.known.find(message) or self._equal(message))
+            tokens.append(item)
         return tokens
 
-    def _new_item(self, message: BaseMessage) -> Item:
-        item = item_of(message, {})
-        for space, n, other in self.equals.get(message.id or "", ()):
-            if other == message:
-                item.places[space] = n
-        return item
+    def _equal(self, message: BaseMessage) -> dict[str, int]:
+        return {space: n for space, n, other in self.equals.get(message.id or "", ()) if other == message}
 
     def _place(self, space: str, tokens: Sequence[Token], before: Sequence[Part] = ()) -> Parts:
         """Choose where each message is pointed to: in long stretches, in the list's own space where that is equal."""
@@ -181,10 +191,6 @@ class Planner:
         return len(self.bodies) - 1
 
 
-def _begins_with(messages: Sequence[BaseMessage], items: Sequence[Item]) -> bool:
-    return all(item.holds(message) for item, message in zip(items, messages, strict=False))
-
-
 def _stretch(tokens: Sequence[Token], index: int, space: str, n: int) -> int:
     """Return how many messages from `index` on stand in a row in a space."""
     length = 0
@@ -207,4 +213,4 @@ def learn_numbers(planner: Planner, numbers: Sequence[tuple[str, int]]) -> None:
 
 def known_list(planned: Planned, parts: Parts) -> KnownList | None:
     """Return a planned list as it is remembered once it is written."""
-    return None if planned.items is None else KnownList(planned.items, parts)
+    return None if planned.messages is None else KnownList(planned.messages, planned.taken, parts)

@@ -100,10 +100,8 @@ def learn(  # noqa: PLR0917 - one call, in this order
         kept = known_lists(stored, lists)
         for channel, whole in kept.items():
             known.add_list(stored.ns, channel, whole)
-        ids = None
-        if not stored.ns and CHANNEL in lists:
-            ids = tuple((m.id, m.type == "system") for m, _, _ in lists[CHANNEL])
-        known.add_checkpoint(stored.ns, stored.id, known_checkpoint(stored, found.metadata, ids))
+        messages = lists[CHANNEL].messages if not stored.ns and CHANNEL in lists else None
+        known.add_checkpoint(stored.ns, stored.id, known_checkpoint(stored, found.metadata, messages))
     return found
 
 
@@ -114,8 +112,9 @@ class _Step:
     state: State | None
     planner: Planner
     operation: PutCheckpoint
-    ids: tuple[tuple[str | None, bool], ...] | None
-    own: Mapping[str, BaseMessage]
+    ids: tuple[str | None, ...] | None
+    systems: frozenset[str | None]
+    messages: Sequence[BaseMessage]
 
 
 class Putting:
@@ -180,7 +179,7 @@ class Putting:
             )
             result = await io.run(step.operation)
             if isinstance(result, Need):
-                own = {i: dump_message(step.own[i]) for i in result.ids if i in step.own}
+                own = {m.id: dump_message(m) for m in step.messages if m.id in result.ids}
             elif isinstance(result, Stale):
                 with known.lock:
                     known.is_at(result.state)
@@ -285,15 +284,16 @@ class Putting:
         root = not address.ns
         report = RunReport()
         archive = None
-        ids = None
+        ids: tuple[str | None, ...] | None = None
+        systems: frozenset[str | None] = frozenset()
         if root:
             values = checkpoint["channel_values"]
             moved = RUN_CHANNEL in new_versions
             source = metadata.get("source", "loop")
             report = report_of(values.get(RUN_CHANNEL), moved=moved, source=source)
-            ids = ids_of(planner, parent, checkpoint, entries)
+            ids, systems = ids_of(planner, parent, checkpoint, entries)
             if report.status != "off" and not self._is_off(options):
-                new, removed = news(planner, parent, checkpoint, new_versions, entries, written, ids)
+                new, removed = news(planner, parent, checkpoint, new_versions, entries, written)
                 archive = ArchivePlan(
                     messages=tuple(archived(m, count, surely=surely) for m, surely in new),
                     removed=removed,
@@ -334,7 +334,7 @@ class Putting:
             features=self._features,
         )
         messages = messages_of(checkpoint)
-        return _Step(state, planner, operation, ids, {m.id: m for m in messages if m.id})
+        return _Step(state, planner, operation, ids, systems, messages)
 
     def _is_off(self, options: RunOptions | None) -> bool:
         """Tell whether nothing of this run enters the archive."""
@@ -437,6 +437,7 @@ def _remember(  # noqa: PLR0917 - one call
                 place=result.place,
                 step=metadata.get("step"),
                 ids=step.ids,
+                systems=step.systems,
                 is_delta=CHANNEL in checkpoint["channel_versions"] and CHANNEL not in entries,
             ),
         )

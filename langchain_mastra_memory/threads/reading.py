@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     Checkpoint,
@@ -18,11 +20,21 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_mastra_memory.store.operations.checkpoints import Bodies, Read, StoredCheckpoint
 from langchain_mastra_memory.threads.bodies import BodyWriter, put_together
-from langchain_mastra_memory.threads.entries import GONE, LIST, MESSAGE, SNAPSHOT, Entry, Hole, Range
-from langchain_mastra_memory.threads.knowledge import Item, KnownCheckpoint, KnownList, item_of
+from langchain_mastra_memory.threads.entries import GONE, LIST, MESSAGE, SNAPSHOT, Entry, Hole, Loose, Range
+from langchain_mastra_memory.threads.knowledge import KnownCheckpoint, KnownList, snapshot
 
-Loaded = list[tuple[Any, str | None, int]]
-"""Messages as they were read, with space and number; no space for one that was kept in place."""
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A list as it was read.
+
+    Attributes:
+        messages: Its messages; deleted ones are not among them.
+        whole: Whether each number of its ranges is there, and nothing else.
+    """
+
+    messages: list[BaseMessage]
+    whole: bool
 
 
 class Reader:
@@ -42,30 +54,35 @@ class Reader:
         self._read = read
 
     def messages(self, hole: Hole) -> Loaded:
-        """Return the messages of a hole; deleted ones are not among them."""
-        loaded: Loaded = []
+        """Return the messages of a hole."""
+        messages: list[BaseMessage] = []
+        whole = True
         load = self._writer.load
         for part in hole.parts:
             if type(part) is Range:
-                space = part.space
-                read, known = self._read.bodies.get(space, {}), self._known.get(space, {})
+                read, known = self._read.bodies.get(part.space, {}), self._known.get(part.space, {})
                 for n in range(part.first, part.last + 1):
                     found = read.get(n) or known.get(n)
                     if found is not None and found[0] != GONE:
-                        loaded.append((load(*found), space, n))
-            elif part.form != GONE:  # type: ignore[union-attr]  # only plans have fresh parts
-                loaded.append((load(part.form, part.body), None, 0))  # type: ignore[union-attr]  # as above
-        return loaded
+                        messages.append(load(*found))
+                    else:
+                        whole = False
+            elif isinstance(part, Loose):
+                whole = False
+                if part.form != GONE:
+                    messages.append(load(part.form, part.body))
+        return Loaded(messages, whole)
 
     def value(self, entry: Entry) -> tuple[Any, Loaded | None]:
         """Return the value of an entry, and its messages if it is a list of them."""
         if entry.form in (LIST, SNAPSHOT, MESSAGE):
             loaded = self.messages(entry.holes[0])
-            content = [message for message, _, _ in loaded]
-            return put_together(entry.form, None, [((), entry.form == MESSAGE, content)]), loaded
+            single = entry.form == MESSAGE
+            value = put_together(entry.form, None, [((), single, list(loaded.messages))])
+            return value, None if single else loaded
         payload = self._read.values[entry.payload] if type(entry.payload) is int else entry.payload
         rest = self._serde.loads_typed((entry.form, cast("bytes", payload)))
-        filled = [(hole.path, hole.single, [m for m, _, _ in self.messages(hole)]) for hole in entry.holes]
+        filled = [(hole.path, hole.single, self.messages(hole).messages) for hole in entry.holes]
         return put_together(entry.form, rest, filled), None
 
     def pending(self, checkpoint: StoredCheckpoint, channels: Sequence[str] | None = None) -> list[PendingWrite]:
@@ -128,7 +145,7 @@ def tuple_of(reader: Reader, stored: StoredCheckpoint, thread_id: Any) -> tuple[
 
 
 def known_checkpoint(
-    stored: StoredCheckpoint, metadata: Mapping[str, Any], ids: tuple[tuple[str | None, bool], ...] | None
+    stored: StoredCheckpoint, metadata: Mapping[str, Any], messages: Sequence[BaseMessage] | None
 ) -> KnownCheckpoint:
     """Return what the next put needs to know of a checkpoint that was read."""
     skeleton = stored.skeleton
@@ -137,21 +154,21 @@ def known_checkpoint(
         entries=skeleton.entries,
         place=stored.place,
         step=metadata.get("step"),
-        ids=ids,
+        ids=None if messages is None else tuple(m.id for m in messages),
+        systems=frozenset(m.id for m in messages or () if m.type == "system"),
         is_delta="messages" in skeleton.versions and "messages" not in skeleton.entries,
     )
 
 
 def known_lists(stored: StoredCheckpoint, lists: Mapping[str, Loaded]) -> dict[str, KnownList]:
     """Return the lists of a checkpoint that was read, as they are remembered: those that hold every message."""
-    found = {}
-    for name, loaded in lists.items():
-        entry = stored.skeleton.entries[name]
-        count = sum(part.last - part.first + 1 if type(part) is Range else -1 for part in entry.holes[0].parts)
-        if entry.form != MESSAGE and count == len(loaded):
-            items: list[Item] = [item_of(message, {space: n}) for message, space, n in loaded if space is not None]
-            found[name] = KnownList(items, entry.holes[0].parts)
-    return found
+    return {
+        name: KnownList(
+            loaded.messages, [snapshot(m) for m in loaded.messages], stored.skeleton.entries[name].holes[0].parts
+        )
+        for name, loaded in lists.items()
+        if loaded.whole
+    }
 
 
 def delta_history(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -85,20 +85,27 @@ _PUT = upsert(
     ("thread", "ns", "id"),
     ("parent", "body", "metadata", "run", "hidden", "branch", "head", "base", "created_at"),
 )
-_SAME_IDS = sa.union_all(
-    sa.select(bodies.c.space, bodies.c.n, bodies.c.id, bodies.c.form, bodies.c.body).where(
-        bodies.c.thread == sa.bindparam("thread_key"), any_of(bodies.c.id, "ids")
-    ),
-    sa.select(
-        bodies.c.space,
-        sa.func.max(bodies.c.n),
-        sa.null().label("id"),
-        sa.literal("").label("form"),
-        sa.cast(sa.null(), sa.LargeBinary).label("body"),
+
+
+def _same_ids(ids: sa.ColumnElement[bool], spaces: sa.ColumnElement[bool]) -> sa.CompoundSelect[Any]:
+    """Return the bodies of some message ids, and for each of some spaces a row with its last number and no id."""
+    of_thread = bodies.c.thread == sa.bindparam("thread_key")
+    return sa.union_all(
+        sa.select(bodies.c.space, bodies.c.n, bodies.c.id, bodies.c.form, bodies.c.body).where(of_thread, ids),
+        sa.select(
+            bodies.c.space,
+            sa.func.max(bodies.c.n),
+            sa.null().label("id"),
+            sa.literal("").label("form"),
+            sa.cast(sa.null(), sa.LargeBinary).label("body"),
+        )
+        .where(of_thread, spaces)
+        .group_by(bodies.c.space),
     )
-    .where(bodies.c.thread == sa.bindparam("thread_key"), any_of(bodies.c.space, "spaces"))
-    .group_by(bodies.c.space),
-)
+
+
+_SAME_IDS = _same_ids(any_of(bodies.c.id, "ids"), any_of(bodies.c.space, "spaces"))
+_SAME_ID = _same_ids(bodies.c.id == sa.bindparam("message_id"), bodies.c.space == sa.bindparam("space"))
 _ADD_BODY = insert_row(bodies, "thread", "space", "n", "id", "form", "body")
 _LAST_VALUE = sa.select(sa.func.max(values.c.n)).where(values.c.thread == sa.bindparam("thread_key"))
 _ADD_VALUE = insert_row(values, "thread", "n", "body")
@@ -166,26 +173,30 @@ def _number_bodies(tx: Tx, thread_key: int, new: Sequence[NewBody]) -> list[tupl
     spaces = list({body.space for body in new})
     last: dict[str, int] = {}
     same: dict[tuple[str, str, bytes], dict[str, int]] = {}
-    for space, n, message_id, form, body in tx.all(_SAME_IDS, {"thread_key": thread_key, "ids": ids, "spaces": spaces}):
+    if len(ids) == len(spaces) == 1:
+        rows = tx.all(_SAME_ID, {"thread_key": thread_key, "message_id": ids[0], "space": spaces[0]})
+    else:
+        rows = tx.all(_SAME_IDS, {"thread_key": thread_key, "ids": ids, "spaces": spaces})
+    for space, n, message_id, form, body in rows:
         if message_id is None:
             last[space] = max(n, last.get(space, 0))
         else:
             same.setdefault((message_id, form, bytes(body)), {})[space] = n
     found = [same.get((b.id, b.form, b.body), {}) if b.id is not None and b.unique else {} for b in new]
     numbers: list[tuple[str, int]] = []
-    rows = []
+    added = []
     for index, body in enumerate(new):
         place = _existing_place(body.space, found, index, numbers[-1] if numbers else None)
         if place is None:
             n = last[body.space] = last.get(body.space, 0) + 1
             place = (body.space, n)
-            rows.append(
+            added.append(
                 {"thread": thread_key, "space": body.space, "n": n, "id": body.id, "form": body.form, "body": body.body}
             )
             if body.id is not None and body.unique:
                 same.setdefault((body.id, body.form, body.body), found[index])[body.space] = n
         numbers.append(place)
-    _insert(tx, _ADD_BODY, rows)
+    _insert(tx, _ADD_BODY, added)
     return numbers
 
 

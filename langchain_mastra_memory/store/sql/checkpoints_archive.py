@@ -88,23 +88,37 @@ _ROW = (
     messages.c.tokens,
 )
 _in_thread = messages.c.thread == sa.bindparam("thread_key")
-_KNOWN = sa.union_all(
-    sa.select(*_ROW).where(_in_thread, any_of(messages.c.id, "ids")),
-    sa.select(
-        sa.literal(-1),
-        sa.literal(0),
-        tombstones.c.id,
-        sa.cast(sa.null(), sa.Text),
-        sa.cast(sa.null(), sa.LargeBinary),
-        sa.cast(sa.null(), sa.Text),
-        sa.literal(0),
-        sa.literal(0),
-        sa.literal(0),
-        sa.literal(0),
-    ).where(tombstones.c.thread == sa.bindparam("thread_key"), any_of(tombstones.c.id, "ids")),
-)
+
+
+def _known(rows: sa.ColumnElement[bool], graves: sa.ColumnElement[bool]) -> sa.CompoundSelect[Any]:
+    """Return the rows of some ids, and a row of seq -1 for each of them that was deleted."""
+    nothing = (sa.literal(0), sa.literal(0), sa.literal(0), sa.literal(0))
+    blank = sa.cast(sa.null(), sa.Text)
+    of_thread = tombstones.c.thread == sa.bindparam("thread_key")
+    return sa.union_all(
+        sa.select(*_ROW).where(_in_thread, rows),
+        sa.select(
+            sa.literal(-1),
+            sa.literal(0),
+            tombstones.c.id,
+            blank,
+            sa.cast(sa.null(), sa.LargeBinary),
+            blank,
+            *nothing,
+        ).where(of_thread, graves),
+    )
+
+
+_KNOWN = _known(any_of(messages.c.id, "ids"), any_of(tombstones.c.id, "ids"))
+# Nearly every step brings one message, and an equality costs a fraction of a list.
+_KNOWN_ONE = _known(messages.c.id == sa.bindparam("message_id"), tombstones.c.id == sa.bindparam("message_id"))
 _LAST_OF_RUNS = sa.select(sa.func.max(messages.c.seq)).where(
     _in_thread, messages.c.branch == sa.bindparam("branch_no"), messages.c.outside == sa.literal(0)
+)
+_CLAIM = (
+    sa.update(messages)
+    .where(_in_thread, messages.c.branch == sa.bindparam("branch_no"), any_of(messages.c.seq, "seqs"))
+    .values(outside=sa.literal(0))
 )
 _LINES = sa.select(branches.c.branch, branches.c.path).where(branches.c.thread == sa.bindparam("thread_key"))
 _EDITED = ViewStatements(lambda in_view: sa.select(*_ROW).where(_in_thread, messages.c.revision > 1, in_view))
@@ -206,7 +220,7 @@ def archive_messages(  # noqa: PLR0917 - one call
         return unchanged
     work = _Work(tx, thread, plan, *start, path_of(tx, thread.key, *start), thread.next_seq)
     ids = [*(m.id for m in plan.messages), *plan.removed]
-    known = [_Row._make(row) for row in tx.all(_KNOWN, {"thread_key": thread.key, "ids": ids})] if ids else []
+    known = _read_known(tx, thread.key, ids)
     dead = {row.id for row in known if row.seq < 0}
     joins = _continues(work)
     there = _on_line(work, known, joins=joins)
@@ -221,6 +235,7 @@ def archive_messages(  # noqa: PLR0917 - one call
         need = _open_line(work, {m.id for m, _ in changes})
         if need is not None:
             return need
+    _claim(work, [there[m.id] for m in plan.messages if m.id in there])
     for message, row in changes:
         _change(work, message, row)
     _append(work, new)
@@ -235,6 +250,16 @@ def archive_messages(  # noqa: PLR0917 - one call
     if plan.accepted and not work.forked:
         _accept(work, base)
     return _finish(work, unchanged, features)
+
+
+def _read_known(tx: Tx, thread_key: int, ids: Sequence[str]) -> list[_Row]:
+    if not ids:
+        return []
+    if len(ids) == 1:
+        rows = tx.all(_KNOWN_ONE, {"thread_key": thread_key, "message_id": ids[0]})
+    else:
+        rows = tx.all(_KNOWN, {"thread_key": thread_key, "ids": ids})
+    return [_Row._make(row) for row in rows]
 
 
 def _continues(work: _Work) -> bool:
@@ -258,6 +283,13 @@ def _on_line(work: _Work, known: Sequence[_Row], *, joins: bool) -> dict[str, _R
         ):
             there[row.id] = row
     return there
+
+
+def _claim(work: _Work, rows: Sequence[_Row]) -> None:
+    """Count rows that entered outside as the run's, now that its state has them: a fork from before leaves them out."""
+    seqs = [row.seq for row in rows if row.outside and row.branch == work.branch]
+    if seqs:
+        work.tx.run(_CLAIM, {"thread_key": work.thread.key, "branch_no": work.branch, "seqs": seqs})
 
 
 def _is_change(tx: Tx, thread_key: int, message: Archived, row: _Row) -> bool:

@@ -8,7 +8,7 @@ the checkpoint before the first one whose list has the message, and go from ther
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import sqlalchemy as sa
@@ -22,10 +22,13 @@ from langchain_mastra_memory.store.sql.checkpoints_archive import RetractedRow
 from langchain_mastra_memory.store.sql.locking import ThreadRow
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints, values, writes
 from langchain_mastra_memory.store.sql.tx import Tx, any_of
+from langchain_mastra_memory.threads.archiving import CHANNEL
 from langchain_mastra_memory.threads.entries import (
     GONE,
     Entry,
     Loose,
+    Part,
+    Range,
     dump_skeleton,
     dump_writes,
     load_skeleton,
@@ -82,29 +85,53 @@ def scrub_messages(tx: Tx, thread_key: int, ids: Sequence[str]) -> None:
         thread_key: The thread.
         ids: The ids of the messages.
     """
-    gone = {(space, n) for space, n in tx.all(_FIND, {"thread_key": thread_key, "ids": list(ids)})}
-    if not gone:
-        return
+    gone = _Gone({(space, n) for space, n in tx.all(_FIND, {"thread_key": thread_key, "ids": list(ids)})}, set(ids))
     tx.run(_EMPTY, {"thread_key": thread_key, "ids": list(ids)})
-    channels = {space.rpartition("/")[2] for space, _ in gone}
-    _scrub_loose(tx, thread_key, _led_to(tx, thread_key, gone), channels)
+    _scrub_loose(tx, thread_key, _led_to(tx, thread_key, gone), gone)
 
 
-def _holds(entries: Iterable[Entry], gone: set[tuple[str, int]]) -> bool:
-    return any(
-        (part.space, n) in gone
-        for entry in entries
-        for part in entry.ranges()
-        for n in range(part.first, part.last + 1)
-    )
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """Messages that go.
+
+    Attributes:
+        numbers: Space and number of each body.
+        ids: Their ids; None stands for every message.
+    """
+
+    numbers: set[tuple[str, int]]
+    ids: set[str] | None
+
+    def takes(self, part: Part) -> bool:
+        """Tell whether a part is one of them, or has one."""
+        if isinstance(part, Loose):
+            return part.form != GONE and (self.ids is None or part.id in self.ids)
+        return isinstance(part, Range) and any(
+            (part.space, n) in self.numbers for n in range(part.first, part.last + 1)
+        )
+
+    def is_in(self, entries: Iterable[Entry]) -> bool:
+        """Tell whether values have one of them."""
+        return any(self.takes(part) for entry in entries for hole in entry.holes for part in hole.parts)
+
+    def emptied(self, entry: Entry) -> Entry:
+        """Return a value without the ones that were kept in place; those in ranges are empty by themselves."""
+        holes = tuple(
+            replace(hole, parts=tuple(_NOTHING if isinstance(p, Loose) and self.takes(p) else p for p in hole.parts))
+            for hole in entry.holes
+        )
+        return entry if holes == entry.holes else replace(entry, holes=holes)
 
 
-def _led_to(tx: Tx, thread_key: int, gone: set[tuple[str, int]]) -> set[Place]:
-    """Return the checkpoints whose step brought one of the bodies: their children have it, or their tasks wrote it."""
+_NOTHING: Final = Loose(GONE, b"")
+
+
+def _led_to(tx: Tx, thread_key: int, gone: _Gone) -> set[Place]:
+    """Return the checkpoints whose step brought one of them: their children have it, or their tasks wrote it."""
     found: set[Place] = set()
     holding: dict[Place, str | None] = {}
     for ns, checkpoint_id, parent, body in tx.all(_CHECKPOINTS, {"thread_key": thread_key}):
-        if _holds(load_skeleton(body).entries.values(), gone):
+        if gone.is_in(load_skeleton(body).entries.values()):
             holding[ns, checkpoint_id] = parent
     for (ns, checkpoint_id), parent in holding.items():
         if parent is not None and (ns, parent) not in holding:
@@ -112,31 +139,36 @@ def _led_to(tx: Tx, thread_key: int, gone: set[tuple[str, int]]) -> set[Place]:
         elif parent is None:
             found.add((ns, checkpoint_id))
     for ns, checkpoint_id, _, body in tx.all(_WRITES, {"thread_key": thread_key}):
-        if _holds((write.entry for write in load_writes(body)), gone):
+        if gone.is_in(write.entry for write in load_writes(body)):
             found.add((ns, checkpoint_id))
     return found
 
 
-def _scrub_loose(tx: Tx, thread_key: int, places: set[Place], channels: set[str]) -> None:
-    """Empty the input and the loose messages of some checkpoints."""
+def _scrub_loose(tx: Tx, thread_key: int, places: set[Place], gone: _Gone) -> None:
+    """Empty what was kept in place; where a step brought a message, its input and unread copies as well."""
+    channels = {space.rpartition("/")[2] for space, _ in gone.numbers} | {CHANNEL}
     numbers: list[int] = []
     for ns, checkpoint_id, _, body in tx.all(_CHECKPOINTS, {"thread_key": thread_key}):
-        if (ns, checkpoint_id) not in places:
-            continue
         skeleton = load_skeleton(body)
-        start = skeleton.entries.get(START)
-        if start is None or start.form == GONE:
-            continue
-        if type(start.payload) is int:
-            numbers.append(start.payload)
-        entries = {**skeleton.entries, START: Entry(GONE)}
-        params = {"thread_key": thread_key, "at_ns": ns, "at_id": checkpoint_id}
-        tx.run(_SET_CHECKPOINT, {**params, "new_body": dump_skeleton(replace(skeleton, entries=entries))})
+        entries = {name: gone.emptied(entry) for name, entry in skeleton.entries.items()}
+        start = entries.get(START)
+        if start is not None and (ns, checkpoint_id) in places:
+            entries[START] = Entry(GONE)
+            if type(start.payload) is int:
+                numbers.append(start.payload)
+        if entries != skeleton.entries:
+            params = {"thread_key": thread_key, "at_ns": ns, "at_id": checkpoint_id}
+            tx.run(_SET_CHECKPOINT, {**params, "new_body": dump_skeleton(replace(skeleton, entries=entries))})
     for ns, checkpoint_id, task_id, body in tx.all(_WRITES, {"thread_key": thread_key}):
-        if (ns, checkpoint_id) not in places:
-            continue
+        here = (ns, checkpoint_id) in places
         stored = load_writes(body)
-        kept = [replace(w, entry=Entry(GONE)) if w.channel in channels and _is_loose(w.entry) else w for w in stored]
+        kept = [
+            replace(
+                w,
+                entry=Entry(GONE) if here and w.channel in channels and _is_unread(w.entry) else gone.emptied(w.entry),
+            )
+            for w in stored
+        ]
         if kept != stored:
             params = {"thread_key": thread_key, "at_ns": ns, "at_id": checkpoint_id, "at_task": task_id}
             tx.run(_SET_WRITES, {**params, "new_body": dump_writes(kept)})
@@ -144,9 +176,9 @@ def _scrub_loose(tx: Tx, thread_key: int, places: set[Place], channels: set[str]
         tx.run(_DROP_VALUES, {"thread_key": thread_key, "numbers": numbers})
 
 
-def _is_loose(entry: Entry) -> bool:
-    """Tell whether a write keeps messages in place: as loose ones, or as dicts and tuples that nobody has read."""
-    return not entry.holes or any(type(part) is Loose for hole in entry.holes for part in hole.parts)
+def _is_unread(entry: Entry) -> bool:
+    """Tell whether a write has messages that nobody can name: without an id, or as dicts and tuples."""
+    return not entry.holes or any(isinstance(p, Loose) and p.id is None for hole in entry.holes for p in hole.parts)
 
 
 @on_messages_deleted
@@ -162,7 +194,7 @@ def scrub_cleared(tx: Tx, thread: ThreadRow) -> None:
     """Follow a cleared thread: no message is left in its checkpoints, and all stand at the beginning."""
     key = {"thread_key": thread.key}
     tx.run(_EMPTY_ALL, key)
-    places: set[Place] = {(ns, checkpoint_id) for ns, checkpoint_id, _, _ in tx.all(_CHECKPOINTS, key)}
-    _scrub_loose(tx, thread.key, places, set())
     tx.run(_DROP_WRITES, key)
+    places: set[Place] = {(ns, checkpoint_id) for ns, checkpoint_id, _, _ in tx.all(_CHECKPOINTS, key)}
+    _scrub_loose(tx, thread.key, places, _Gone(set(), None))
     tx.run(_RESTART, key)
