@@ -103,6 +103,12 @@ class MemoryBase:
         """Answer `recall(query=...)`; the part that searches overrides it."""
         raise NotImplementedError
 
+    def _index_soon(self, io: IO) -> None:
+        """Bring the search up to date behind a write; the part that searches overrides it."""
+
+    def _close_recall(self) -> None:
+        """Release what the search holds; the part that searches overrides it."""
+
     def io(self, *, is_async: bool) -> IO:
         """Return what drives a body: at once, or awaiting."""
         if is_async:

@@ -80,7 +80,8 @@ class Memory(
         ```python
         memory = Memory("sqlite:///memory.db")
         agent = create_agent(model, tools, middleware=[memory.middleware()], checkpointer=memory.checkpointer)
-        agent.invoke({"messages": [...]}, {"configurable": {"thread_id": "t1", "resource_id": "user-1"}})
+        config = {"configurable": {"thread_id": "t1", "resource_id": "user-1"}}
+        agent.invoke({"messages": [("user", "Hi, I'm Ada.")]}, config)
         ```
     """
 
@@ -191,6 +192,7 @@ class Memory(
         """Wait for background work, then close what this memory opened."""
         self.background.settled()
         self.background.shutdown()
+        self._close_recall()
         if self._owns_store:
             self.store.close()
 
@@ -198,6 +200,7 @@ class Memory(
         """Close like `close`, without blocking the event loop."""
         await self.background.asettled()
         await asyncio.get_running_loop().run_in_executor(None, self.background.shutdown)
+        await asyncio.get_running_loop().run_in_executor(None, self._close_recall)
         if self._owns_store:
             await self.store.aclose()
 

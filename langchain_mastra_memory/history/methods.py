@@ -88,7 +88,7 @@ class MessageMethods(MemoryBase):
         given = incoming_messages(messages)
         counter = await ready(self.token_counter, io)
         sizes = await _sizes(io, counter, [item.message for item in given])
-        return await io.run(
+        saved = await io.run(
             SaveMessages(
                 thread_id=thread_id,
                 resource_id=resource_id,
@@ -96,6 +96,8 @@ class MessageMethods(MemoryBase):
                 features=self.options.features,
             )
         )
+        self._index_soon(io)
+        return saved
 
     asave_messages = save_messages.twin
 
@@ -275,6 +277,7 @@ class MessageMethods(MemoryBase):
                 EditMessages(thread_id=thread_id, resource_id=resource_id, edits=edits, features=self.options.features)
             )
             if edited is not None:
+                self._index_soon(io)
                 return edited
         raise StoreError(f"the messages were changed by others {TRIES} times while they were updated; try again")
 
@@ -311,7 +314,9 @@ class MessageMethods(MemoryBase):
         """
         thread_id, resource_id = checked_id(thread_id), optional_id(resource_id)
         ids = incoming_ids(message_ids)
-        return await io.run(DeleteMessages(thread_id=thread_id, resource_id=resource_id, message_ids=tuple(ids)))
+        deleted = await io.run(DeleteMessages(thread_id=thread_id, resource_id=resource_id, message_ids=tuple(ids)))
+        self._index_soon(io)
+        return deleted
 
     adelete_messages = delete_messages.twin
 
@@ -329,7 +334,9 @@ class MessageMethods(MemoryBase):
         Raises:
             ThreadNotFoundError: There is no such thread for this resource.
         """
-        return await io.run(ClearThread(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id)))
+        cleared = await io.run(ClearThread(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id)))
+        self._index_soon(io)
+        return cleared
 
     aclear_thread = clear_thread.twin
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from langchain_mastra_memory.recall.options import Weights
 from langchain_mastra_memory.recall.ranking import Doubles, Ints, Match, View
 from langchain_mastra_memory.recall.terms import COUNT_MASK, HASH_MASK
-from langchain_mastra_memory.recall.vectors import Floats, QueryVector, unpack
+from langchain_mastra_memory.recall.vectors import Floats, QueryVector, scales_of, unpack
 
 _MERGE_SHARE: Final = 8  # the tail is merged when it is more than an eighth of the index
 _DEAD_SHARE: Final = 3  # dropped rows are swept when they are more than a third
@@ -37,12 +37,11 @@ class TextRow:
 
 @dataclass(frozen=True, slots=True)
 class VectorRow:
-    """A chunk's vector: `(id, text id, int8 bytes, scale)`."""
+    """A chunk's vector: `(id, text id, int8 bytes)`."""
 
     id: int
     text: int
     v: bytes
-    scale: float
 
 
 Path = tuple[tuple[int, int], ...]
@@ -112,7 +111,7 @@ class ScopeIndex:
     def nbytes(self) -> int:
         """The memory that it takes, in bytes."""
         arrays = (self._ids, self._thread, self._seq, self._branch, self._length, self._scales, self._vector_row)
-        view = 0 if self._view is None else 8 * 8 * len(self._view)
+        view = 0 if self._view is None else 8 * 12 * len(self._view)
         postings = self._base.nbytes + self._tail.nbytes
         return sum(a.nbytes for a in arrays) + postings + sum(m.nbytes for m in self._matrix) + view
 
@@ -127,13 +126,21 @@ class ScopeIndex:
             self._paths[thread] = path
             self._view = None
 
-    def add(self, rows: Sequence[TextRow]) -> None:
-        """Add messages. Their ids are larger than those of the same thread that are there."""
+    def add(self, rows: Sequence[TextRow], *, only: Sequence[int] | None = None) -> None:
+        """Add messages.
+
+        Args:
+            rows: The messages; none of them is there.
+            only: Keep only these terms: for a scope that is too large to keep, read for one query.
+        """
         if not rows:
             return
         start = len(self._ids)
         terms, sizes, lengths = split_blobs([row.terms for row in rows])
         owners = np.repeat(np.arange(start, start + len(rows), dtype=np.int32), sizes)
+        if only is not None:
+            wanted = np.isin(terms & np.uint32(HASH_MASK), np.asarray(only, dtype=np.uint32))
+            terms, owners = terms[wanted], owners[wanted]
         self._ids = np.append(self._ids, np.fromiter((r.id for r in rows), np.int64, len(rows)))
         self._thread = np.append(self._thread, np.fromiter((r.thread for r in rows), np.int64, len(rows)))
         self._seq = np.append(self._seq, np.fromiter((r.seq for r in rows), np.int64, len(rows)))
@@ -159,8 +166,9 @@ class ScopeIndex:
         dimension = len(rows[0].v)
         if self._matrix and self._matrix[0].shape[1] != dimension:
             self.drop_vectors()
-        self._matrix.append(unpack([rows[i].v for i in keep.tolist()], dimension))
-        self._scales = np.append(self._scales, [rows[i].scale for i in keep.tolist()])
+        block = unpack([rows[i].v for i in keep.tolist()], dimension)
+        self._matrix.append(block)
+        self._scales = np.append(self._scales, scales_of(block))
         self._vector_row = np.append(self._vector_row, where[keep])
         if len(self._matrix) > 16:  # a save adds a small block; many of them cost a product each
             self._matrix = [np.concatenate(self._matrix)]
@@ -229,11 +237,14 @@ class ScopeIndex:
         for start, end in pairwise([0, *edges.tolist(), len(rows)]):
             if start < end and (path := paths.get(int(thread[start]))):
                 visible[start:end] = _visible(seq[start:end], branch[start:end], path)
-        rows, thread = rows[visible], thread[visible]
+        rows, thread, seq, branch = rows[visible], thread[visible], seq[visible], branch[visible]
         number = np.zeros(len(rows), dtype=np.int64)
         np.cumsum(np.diff(thread) != 0, out=number[1:])
         return View(
             rows=rows,
+            keys=thread,
+            seq=seq,
+            branch=branch,
             thread=number,
             length=self._length[rows].astype(np.float64),
             age=self._ids[rows],
@@ -275,31 +286,23 @@ class ScopeIndex:
         """The length of its vectors; None when it has none."""
         return self._matrix[0].shape[1] if self._matrix else None
 
-    def where(self, view: View, places: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Return `(thread key, seq, branch)` of positions of a view."""
-        rows = view.rows[np.asarray(places, dtype=np.int64)]
-        return list(
-            zip(self._thread[rows].tolist(), self._seq[rows].tolist(), self._branch[rows].tolist(), strict=True)
-        )
-
-    def candidates(self, view: View, found: Mapping[int, float]) -> Doubles | None:
-        """Return cosines of a view from the K candidates of an outside index, the others with the K-th cosine.
+    def candidates(self, view: View, found: Mapping[int, float], *, complete: bool) -> Doubles | None:
+        """Return cosines of a view from the candidates of an outside index, NaN for a message without any.
 
         Args:
             view: The visible messages.
             found: Text id to cosine. Ids that are not in the view are left out: deleted, foreign or another branch's.
+            complete: Whether these are all that there are. Otherwise the others count with the last one's cosine.
         """
         if not found or not len(view):
             return None
-        floor = min(found.values())
+        cosines = np.full(len(view), np.nan if complete else min(found.values()))
         order = np.argsort(view.age, kind="stable")
         ids = np.fromiter(found, np.int64, len(found))
-        at = np.minimum(np.searchsorted(view.age, ids, sorter=order), len(view) - 1)
-        places = order[at]
+        places = order[np.minimum(np.searchsorted(view.age, ids, sorter=order), len(view) - 1)]
         known = view.age[places] == ids
-        cosines = np.full(len(view), floor)
         cosines[places[known]] = np.fromiter(found.values(), np.float64, len(found))[known]
-        return cosines
+        return None if np.isnan(cosines).all() else cosines
 
 
 def _visible(seq: Ints, branch: Ints, path: Path) -> npt.NDArray[np.bool_]:

@@ -38,6 +38,9 @@ class View:
 
     Attributes:
         rows: Where each stands in the index, shape (n,).
+        keys: The key of its thread.
+        seq: Its seq.
+        branch: Its branch.
         thread: The number of its thread in this view, from 0, never falling.
         length: Its length in terms.
         age: Larger for a message saved later; breaks ties.
@@ -45,6 +48,9 @@ class View:
     """
 
     rows: Ints
+    keys: Ints
+    seq: Ints
+    branch: Ints
     thread: Ints
     length: Doubles
     age: Ints
@@ -52,6 +58,12 @@ class View:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def places(self, positions: Sequence[int] | None = None) -> list[tuple[int, int, int]]:
+        """Return `(thread key, seq, branch)` of positions; of all of them by default."""
+        at = slice(None) if positions is None else np.asarray(positions, dtype=np.int64)
+        columns = (self.keys[at].tolist(), self.seq[at].tolist(), self.branch[at].tolist())
+        return list(zip(*columns, strict=True))
 
     @cached_property
     def threads(self) -> int:

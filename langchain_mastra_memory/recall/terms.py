@@ -297,6 +297,10 @@ class Tokenizer:
         return list(_spaceless_terms(run)) if kind == "s" else [run]
 
 
+SHARED: Final = Tokenizer()
+"""The tokenizer of this process: what one part has met, the others need not stem again."""
+
+
 def _normalised(text: str) -> str:
     if not text.isascii() and not unicodedata.is_normalized("NFKC", text):
         text = unicodedata.normalize("NFKC", text)

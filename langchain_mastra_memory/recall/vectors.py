@@ -1,6 +1,6 @@
-"""Vectors as int8 with one scale each, and products that don't depend on the machine.
+"""Vectors as int8, and products that don't depend on the machine.
 
-A unit vector of d numbers takes d bytes and a scale; recall is that of float32 to 0.1 point. Products run in float32
+A vector of d numbers takes d bytes; recall is that of float32 to 0.1 point. Products run in float32
 over whole numbers. The query is scaled so that every partial sum stays below 2**24, where float32 is exact, so that
 the order of summation, the number of BLAS threads and the place of a row in its matrix change nothing: SQLite,
 PostgreSQL, a cached scope and a fresh one give the same list.
@@ -22,14 +22,11 @@ _LEVELS: Final = 127
 _EXACT: Final = 2**24
 
 
-def quantize(vector: Sequence[float] | npt.NDArray[np.floating]) -> tuple[float, bytes]:
-    """Return the scale and the int8 bytes of a vector's direction.
+def quantize(vector: Sequence[float] | npt.NDArray[np.floating]) -> bytes:
+    """Return the int8 bytes of a vector's direction; see `scales_of` for its length.
 
     Args:
         vector: Any finite numbers; the length of the vector is not kept, cosines don't need it.
-
-    Returns:
-        `(scale, bytes)`: the unit vector is about `scale * int8`. A zero vector gives scale 0.
 
     Raises:
         ValueError: The vector is empty, or a number is not finite.
@@ -41,10 +38,18 @@ def quantize(vector: Sequence[float] | npt.NDArray[np.floating]) -> tuple[float,
         raise ValueError("an embedding has a number that is not finite")
     peak = float(np.abs(values).max())
     if peak == 0.0:
-        return 0.0, bytes(values.size)
-    levels = np.rint(values * (_LEVELS / peak)).astype(np.int8)
-    # The norm of the rounded numbers, not of the given ones: a vector's cosine with itself is then 1.
-    return 1.0 / math.sqrt(float(np.square(levels.astype(np.float64)).sum())), levels.tobytes()
+        return bytes(values.size)
+    return np.rint(values * (_LEVELS / peak)).astype(np.int8).tobytes()
+
+
+def scales_of(matrix: Floats) -> npt.NDArray[np.float64]:
+    """Return one over the norm of each row, 0 for a row of zeros.
+
+    The scale is that of the rounded numbers, so a vector's cosine with itself is 1, and nothing needs storing.
+    """
+    norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix).astype(np.float64))
+    scales: npt.NDArray[np.float64] = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    return scales
 
 
 def unpack(blobs: Sequence[bytes], dimension: int) -> Floats:

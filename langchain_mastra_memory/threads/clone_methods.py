@@ -82,7 +82,9 @@ class CloneMethods(MemoryBase):
             checkpoint_id=checkpoint_id,
             source_resource_id=source_resource_id,
         )
-        return await io.run(CopyThread(**arguments, with_messages=True, features=self.options.features))
+        copied = await io.run(CopyThread(**arguments, with_messages=True, features=self.options.features))
+        self._index_soon(io)
+        return copied
 
     aclone_thread = clone_thread.twin
 
@@ -128,7 +130,9 @@ class CloneMethods(MemoryBase):
             checkpoint_id=checkpoint_id,
             source_resource_id=source_resource_id,
         )
-        return await io.run(CopyThread(**arguments, with_messages=False, features=self.options.features))
+        copied = await io.run(CopyThread(**arguments, with_messages=False, features=self.options.features))
+        self._index_soon(io)
+        return copied
 
     acopy_thread = copy_thread.twin
 

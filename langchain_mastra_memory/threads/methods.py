@@ -219,7 +219,9 @@ class ThreadMethods(CloneMethods, ResourceMethods):
             >>> memory.delete_thread("t1", resource_id="user-1").messages
             2
         """
-        return await io.run(DeleteThread(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id)))
+        deleted = await io.run(DeleteThread(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id)))
+        self._index_soon(io)
+        return deleted
 
     adelete_thread = delete_thread.twin
 

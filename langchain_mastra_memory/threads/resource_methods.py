@@ -59,9 +59,11 @@ class ResourceMethods(MemoryBase):
         if not isinstance(data, Mapping) or not isinstance(data.get("resource_id"), str):
             raise InvalidQueryError(f"this is not what export_resource gives: {data!r:.80}")
         owner = data["resource_id"] if resource_id is None else resource_id
-        return await io.run(
+        imported = await io.run(
             ImportResource(data=data, resource_id=checked_id(owner, "resource_id"), features=self.options.features)
         )
+        self._index_soon(io)
+        return imported
 
     aimport_resource = import_resource.twin
 
@@ -75,6 +77,8 @@ class ResourceMethods(MemoryBase):
         Returns:
             How much went; all zeros if there was nothing.
         """
-        return await io.run(DeleteResource(resource_id=checked_id(resource_id, "resource_id")))
+        deleted = await io.run(DeleteResource(resource_id=checked_id(resource_id, "resource_id")))
+        self._index_soon(io)
+        return deleted
 
     adelete_resource = delete_resource.twin

@@ -21,8 +21,8 @@ Place = tuple[int, int, int]
 TextEntry = tuple[int, int, int, int, bytes]
 """`(key, thread key, seq, branch, term blob)`."""
 
-VectorEntry = tuple[int, int, bytes]
-"""`(key, text key, int8 bytes)`."""
+VectorEntry = tuple[int, int, int, bytes]
+"""`(key, thread key, text key, int8 bytes)`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,7 @@ class ReadScope(Operation[ScopeRead]):
         scope: What the search may see.
         known: What the cached index has, by thread key; empty for a new index.
         with_vectors: Whether vectors are read.
+        with_pending: Whether it is counted what is still to be embedded.
         with_metadata: Whether the metadata of the threads is read.
         most: Read no rows when the scope has more messages than this; None: read them all.
 
@@ -129,6 +130,7 @@ class ReadScope(Operation[ScopeRead]):
     scope: ScopeOf
     known: Mapping[int, Seen] = field(default_factory=dict)
     with_vectors: bool = False
+    with_pending: bool = False
     with_metadata: bool = False
     most: int | None = None
 
@@ -153,8 +155,8 @@ class ReadBlock(Operation[tuple[tuple[TextEntry, ...], tuple[VectorEntry, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPlaces(Operation[list[StoredMessage]]):
-    """Return messages of a scope by their places, in the order of the places; what is gone or foreign is left out.
+class ReadPlaces(Operation[dict[Place, StoredMessage]]):
+    """Return messages of a scope by their places; what is gone or foreign is left out.
 
     Attributes:
         scope: Whose messages: the owner is checked here, whatever an index said.

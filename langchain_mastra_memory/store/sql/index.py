@@ -9,9 +9,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from langchain_mastra_memory.recall.terms import Tokenizer
+from langchain_mastra_memory.recall.terms import SHARED
 from langchain_mastra_memory.recall.text import indexed_text
 from langchain_mastra_memory.store.operations.index import (
+    Place,
     ReadBlock,
     ReadDetails,
     ReadPlaces,
@@ -45,7 +46,6 @@ from langchain_mastra_memory.store.sql.values import from_micros, load_json
 from langchain_mastra_memory.store.sql.view import Path, ViewStatements, path_of
 from langchain_mastra_memory.types import StoredMessage
 
-TOKENIZER: Final = Tokenizer()
 NOT_ASKED: Final = -1
 
 _of_thread = texts.c.thread == sa.bindparam("thread_key")
@@ -81,7 +81,7 @@ _BLOCK = (
     .order_by(texts.c.key)
     .limit(sa.bindparam("size", type_=sa.BigInteger))
 )
-_VECTOR = (vectors.c.key, vectors.c.text, vectors.c.v)
+_VECTOR = (vectors.c.key, vectors.c.thread, vectors.c.text, vectors.c.v)
 _VECTORS = sa.select(*_VECTOR).where(any_of(vectors.c.thread, "thread_keys")).order_by(vectors.c.key)
 _NEW_VECTORS = (
     sa.select(*_VECTOR)
@@ -139,7 +139,7 @@ def index_columns(row: WrittenRow, features: Features) -> dict[str, Any] | None:
     if row.kind is not None:
         return None
     speaker, text = indexed_text(row.message, tools="recall.without_tools" not in features)
-    blob = TOKENIZER.document(text, speaker=speaker, date=from_micros(row.created_at) if text.strip() else None)
+    blob = SHARED.document(text, speaker=speaker, date=from_micros(row.created_at) if text.strip() else None)
     chunks = 0 if not text.strip() else None if "recall.vectors" in features else NOT_ASKED
     return {"terms": blob, "chunks": chunks}
 
@@ -269,7 +269,7 @@ def read_scope(tx: Tx, op: ReadScope) -> ScopeRead:
     keys = [state.key for state in states]
     if not keys:
         return replace(read, dropped=frozenset(op.known))
-    if op.with_vectors:
+    if op.with_pending:
         read = replace(read, pending=int(tx.value(_PENDING, {"thread_keys": keys})))
     if op.most is not None and not op.known:
         rows = int(tx.value(_COUNT, {"thread_keys": keys}))
@@ -328,21 +328,22 @@ def read_block(tx: Tx, op: ReadBlock) -> tuple[tuple[TextEntry, ...], tuple[Vect
 
 
 @handles(ReadPlaces)
-def read_places(tx: Tx, op: ReadPlaces) -> list[StoredMessage]:
+def read_places(tx: Tx, op: ReadPlaces) -> dict[Place, StoredMessage]:
     """Return messages by their places, after checking whose they are."""
+    asked = set(op.places)
     wanted: dict[int, list[int]] = {}
     for key, seq, _ in op.places:
         wanted.setdefault(key, []).append(seq)
-    found: dict[tuple[int, int, int], StoredMessage] = {}
+    found: dict[Place, StoredMessage] = {}
     for row in tx.all(_KEYS, {"thread_keys": list(wanted)}) if wanted else ():
         thread = ThreadRow(*row)
         if not _may_see(op, thread):
             continue
         for message in tx.all(_AT_PLACES, {"thread_key": thread.key, "seqs": wanted[thread.key]}):
             place = (thread.key, message[0], message[1])
-            if place in op.places:
+            if place in asked:
                 found[place] = stored_message(thread, message)
-    return [found[place] for place in op.places if place in found]
+    return found
 
 
 def _may_see(op: ReadPlaces, thread: ThreadRow) -> bool:

@@ -163,7 +163,7 @@ def write_vectors(tx: Tx, op: WriteVectors) -> int:
         except ThreadNotFoundError:
             late += rows
             continue
-        if model is None:
+        if model is None and any(row.chunks for row in rows):
             model = model_key(tx, op.model, op.dimension)
         now = {
             key: (point, revision)

@@ -12,7 +12,7 @@ from langchain_mastra_memory.recall.index import ScopeIndex, TextRow, VectorRow
 from langchain_mastra_memory.recall.options import Weights
 from langchain_mastra_memory.recall.ranking import Match, View, above_median, best, idf, lexical, pick, rank
 from langchain_mastra_memory.recall.terms import Tokenizer
-from langchain_mastra_memory.recall.vectors import QueryVector, quantize
+from langchain_mastra_memory.recall.vectors import QueryVector, quantize, scales_of, unpack
 
 TOKENIZER = Tokenizer()
 ALL = ((0, 10**9),)
@@ -26,10 +26,7 @@ def index_of(*threads: list[str], vectors: dict[int, list[float]] | None = None)
         index.add(rows)
         index.place(key, ALL)
         number += len(rows)
-    rows = [
-        VectorRow(i, text, v, s)
-        for i, (text, (s, v)) in enumerate((text, quantize(vector)) for text, vector in (vectors or {}).items())
-    ]
+    rows = [VectorRow(i, text, quantize(vector)) for i, (text, vector) in enumerate((vectors or {}).items())]
     index.add_vectors(rows)
     return index
 
@@ -134,7 +131,8 @@ def test_only_allowed_messages_are_returned_but_all_count_in_the_statistics() ->
 
 
 def test_a_hit_shown_beside_a_better_one_takes_no_place() -> None:
-    view = View(np.arange(8), np.array([0, 0, 0, 0, 0, 0, 1, 1]), np.ones(8), np.arange(8))
+    eight = np.arange(8)
+    view = View(eight, eight, eight, eight, np.array([0, 0, 0, 0, 0, 0, 1, 1]), np.ones(8), eight)
     assert pick(view, np.array([2, 3, 5, 6, 1]), 3, before=1, after=1) == [2, 5, 6]
     assert pick(view, np.array([2, 3, 1]), 3, before=1, after=0) == [2, 3]
     assert pick(view, np.array([2, 3]), 3, before=0, after=0) == [2, 3]
@@ -143,9 +141,8 @@ def test_a_hit_shown_beside_a_better_one_takes_no_place() -> None:
 
 def test_a_message_counts_once_with_its_best_chunk() -> None:
     index = index_of(["a", "b"])
-    scale, far = quantize([0.0, 1.0])
-    _, near = quantize([1.0, 0.0])
-    index.add_vectors([VectorRow(0, 0, far, scale), VectorRow(1, 0, near, scale), VectorRow(2, 1, far, scale)])
+    far, near = quantize([0.0, 1.0]), quantize([1.0, 0.0])
+    index.add_vectors([VectorRow(0, 0, far), VectorRow(1, 0, near), VectorRow(2, 1, far)])
     view = index.view()
     assert index.cosines(view, QueryVector.of([1.0, 0.0])) == pytest.approx([1.0, 0.0])
 
@@ -167,18 +164,26 @@ def test_vectors_of_unknown_messages_are_left_out() -> None:
 def test_candidates_of_an_outside_index_count_and_the_others_have_the_last_ones_cosine() -> None:
     index = index_of(["a", "b", "c", "d"])
     view = index.view()
-    cosines = index.candidates(view, {1: 0.9, 3: 0.4, 77: 0.95})
+    cosines = index.candidates(view, {1: 0.9, 3: 0.4, 77: 0.95}, complete=False)
     assert cosines is not None
     assert cosines.tolist() == [0.4, 0.9, 0.4, 0.4]
-    assert index.candidates(view, {}) is None
+    assert index.candidates(view, {}, complete=True) is None
+
+
+def test_when_an_outside_index_returned_all_that_it_has_the_others_have_no_vector() -> None:
+    index = index_of(["a", "b"])
+    cosines = index.candidates(index.view(), {1: 0.9}, complete=True)
+    assert cosines is not None
+    assert np.isnan(cosines[0])
+    assert cosines[1] == 0.9
 
 
 def test_products_are_exact_whatever_the_order_of_the_rows() -> None:
     numbers = np.random.default_rng(7)
     packed = [quantize(row) for row in numbers.normal(size=(257, 384))]
     query = QueryVector.of(numbers.normal(size=384).tolist())
-    rows = [np.frombuffer(v, dtype=np.int8).astype(np.float32) for _, v in packed]
-    scales = np.array([s for s, _ in packed])
+    rows = [np.frombuffer(v, dtype=np.int8).astype(np.float32) for v in packed]
+    scales = scales_of(np.stack(rows))
     whole = query.cosines(np.stack(rows), scales)
     for size in (1, 3, 17):
         parts = [query.cosines(np.stack(rows[i : i + size]), scales[i : i + size]) for i in range(0, 257, size)]
@@ -188,10 +193,8 @@ def test_products_are_exact_whatever_the_order_of_the_rows() -> None:
 def test_quantized_cosines_are_close_to_the_true_ones() -> None:
     numbers = np.random.default_rng(3)
     a, b = numbers.normal(size=(2, 512))
-    scale, v = quantize(a)
-    found = QueryVector.of(b.tolist()).cosines(
-        np.frombuffer(v, dtype=np.int8).astype(np.float32)[None], np.array([scale])
-    )
+    row = unpack([quantize(a)], 512)
+    found = QueryVector.of(b.tolist()).cosines(row, scales_of(row))
     assert found[0] == pytest.approx(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=0.005)
 
 
@@ -202,8 +205,9 @@ def test_a_vector_that_is_none_is_refused(vector: list[float]) -> None:
 
 
 def test_a_zero_vector_is_like_nothing() -> None:
-    scale, v = quantize([0.0, 0.0])
-    assert (scale, v) == (0.0, bytes(2))
+    row = unpack([quantize([0.0, 0.0])], 2)
+    assert scales_of(row).tolist() == [0.0]
+    assert QueryVector.of([1.0, 0.0]).cosines(row, scales_of(row)).tolist() == [0.0]
     assert QueryVector.of([0.0, 0.0]).cosines(np.ones((1, 2), dtype=np.float32), np.array([1.0])).tolist() == [0.0]
 
 
@@ -250,9 +254,9 @@ def test_an_index_that_grew_dropped_and_reloaded_answers_like_a_fresh_one() -> N
     def new_row(key: int, seq: int) -> tuple[TextRow, VectorRow]:
         nonlocal number
         number += 1
-        scale, v = quantize([chance.gauss(0, 1) for _ in range(16)])
+        v = quantize([chance.gauss(0, 1) for _ in range(16)])
         blob = TOKENIZER.document(" ".join(chance.choices(words, k=chance.randint(0, 30))))
-        return TextRow(number, key, seq, 0, blob), VectorRow(number, number, v, scale)
+        return TextRow(number, key, seq, 0, blob), VectorRow(number, number, v)
 
     for _ in range(150):
         key, what = chance.randint(1, 6), chance.random()
@@ -284,8 +288,7 @@ def test_an_index_that_grew_dropped_and_reloaded_answers_like_a_fresh_one() -> N
 
 def test_a_vector_of_another_length_replaces_the_old_ones() -> None:
     index = index_of(["a", "b"], vectors={0: [1, 0]})
-    scale, v = quantize([1, 0, 0])
-    index.add_vectors([VectorRow(9, 1, v, scale)])
+    index.add_vectors([VectorRow(9, 1, quantize([1, 0, 0]))])
     assert index.dimension == 3
 
 
