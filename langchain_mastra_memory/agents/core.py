@@ -41,6 +41,7 @@ from langchain_mastra_memory.store.operations.runs import (
     StoredBoundary,
 )
 from langchain_mastra_memory.tokens import ready
+from langchain_mastra_memory.types import StoredMessage
 
 _TURNS: weakref.WeakKeyDictionary[MemoryBase, Turns] = weakref.WeakKeyDictionary()
 REMEMBERED_TURNS: Final = 512
@@ -287,6 +288,22 @@ class Turns:
             tokens=window.tokens,
         )
 
+    async def repeated(self, io: IO, call: Call) -> frozenset[str]:
+        """Return the ids of what the caller sent again though it is known: by content, under new ids."""
+        if call.from_state:
+            start = _turn_place(call)
+            inputs = call.messages[start:] if call.inputs else ()
+            again = resent(inputs, call.messages[:start]) if len(inputs) > 1 else {}
+            return frozenset(inputs[at].id or "" for at in again)
+        if len(call.messages) < 2:
+            return frozenset()
+        turn = self._of(call.identity.thread_id, call.turn)
+        options = self.history
+        limits = options.limits(call.identity.options) if options else Limits(last_messages=0)
+        history = turn.history or await self._load(io, call, turn, limits, Contribution())
+        again = resent(call.messages, [known.message for known in _merged(history)])
+        return frozenset(call.messages[at].id or "" for at, known in again.items() if known.id != call.messages[at].id)
+
     async def _contribution(self, io: IO, call: Call, facts: RunFacts, turn: _Turn) -> Contribution:
         on = self.providers(call.identity)
         switched_off = [provider for provider in self.memory.providers if provider not in on]
@@ -343,9 +360,7 @@ class Turns:
             if call.preview
             else _horizon(call, start, limits=limits, contribution=contribution, facts=facts, boundary=boundary)
         )
-        inputs = call.messages[start:] if call.inputs else ()
-        again = resent(inputs, call.messages[:start]) if len(inputs) > 1 else {}
-        repeated = {inputs[at].id for at in again}
+        repeated = await self.repeated(io, call)
         out: list[LeftOut] = []
         items: list[Item] = []
         outside = list(view.outside)
@@ -375,8 +390,8 @@ class Turns:
         if call.retain_full_input:
             items = [Item(message=message) for message in given]
             return items, turn_start(given), out, None
-        stored = {known.id: known for known in (*history.messages, *history.matched)}
-        merged = sorted(stored.values(), key=lambda known: known.seq)
+        merged = _merged(history)
+        stored = {known.id for known in merged}
         again = resent(given, [known.message for known in merged])
         window = {known.id for known in history.messages}
         out += [left_out(given[at], "duplicate") for at in sorted(again) if given[at].id not in stored]
@@ -440,6 +455,12 @@ class Turns:
             turn.history = replace(turn.history, boundaries=(kept, *turn.history.boundaries))
 
 
+def _merged(history: History) -> list[StoredMessage]:
+    """Return the window and what was matched by id, each once, in order."""
+    stored = {known.id: known for known in (*history.messages, *history.matched)}
+    return sorted(stored.values(), key=lambda known: known.seq)
+
+
 def turns_of(memory: MemoryBase) -> Turns:
     """Return the turns of a memory in this process: its middlewares and nodes share them."""
     found = _TURNS.get(memory)
@@ -479,9 +500,7 @@ def _horizon(
     return horizon
 
 
-def _not_shown(
-    item: Item, repeated: set[str | None], refused: frozenset[str], deleted: frozenset[str]
-) -> Reason | None:
+def _not_shown(item: Item, repeated: frozenset[str], refused: frozenset[str], deleted: frozenset[str]) -> Reason | None:
     if item.id in repeated:
         return "duplicate"
     if item.id in refused:

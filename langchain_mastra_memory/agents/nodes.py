@@ -25,6 +25,10 @@ State = Mapping[str, Any]
 Body = Callable[[IO, State], Awaitable[dict[str, Any]]]
 
 
+class MemoryNode(RunnableLambda[Any, Any]):
+    """A node of ours: a worker's graph that has one keeps its memory by itself."""
+
+
 def load_node(
     memory: MemoryBase,
     *,
@@ -131,7 +135,7 @@ def _node(memory: MemoryBase, body: Body, name: str) -> Runnable[Any, Any]:
     async def asynchronous(state: State) -> dict[str, Any]:
         return await body(memory.io(is_async=True), state)
 
-    return RunnableLambda(sync, asynchronous, name=name)
+    return MemoryNode(sync, asynchronous, name=name)
 
 
 async def _whole(awaitable: Awaitable[dict[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langchain_mastra_memory.agents.core import Call, Turns
 from langchain_mastra_memory.agents.identity import Identity
-from langchain_mastra_memory.agents.matching import resent
 from langchain_mastra_memory.agents.record import RunRecord
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.context.provider import Outcome
@@ -60,7 +59,7 @@ async def finish(io: IO, turns: Turns, call: Call, record: RunRecord, *, complet
         refused = [*record.get("refused", ()), *_since_input(call, record)]
         closing, saved = {"status": "refused", "end": end, "refused": refused}, ()
     else:
-        run = of_run(call, record)
+        run = of_run(call, record, await turns.repeated(io, call))
         archived = await before_saving(io, run, turns.history)
         closing = {"status": "complete", "end": end, "ids": list(archived.ids)}
         saved = archived.messages
@@ -100,24 +99,24 @@ class Archived:
     replaced: dict[str, BaseMessage]
 
 
-def of_run(call: Call, record: RunRecord) -> tuple[BaseMessage, ...]:
-    """Return the messages of the state that belong to the run and to what came before it unsaved."""
+def of_run(call: Call, record: RunRecord, repeated: frozenset[str] = frozenset()) -> tuple[BaseMessage, ...]:
+    """Return the messages of the state that belong to the run and to what came before it unsaved.
+
+    Args:
+        call: The run at its end.
+        record: Its record.
+        repeated: Ids of what the caller sent again though it is known.
+    """
     messages = call.messages
     since = record.get("since")
-    refused = set(record.get("refused", ()))
+    left = repeated | set(record.get("refused", ()))
     if since is not None:
         place = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].id == since), None)
         messages = messages if place is None else messages[place + 1 :]
-    inputs = [message for message in messages if message.id in set(record.get("inputs", ()))]
-    again = resent(inputs, call.messages[: len(call.messages) - len(messages)]) if call.from_state else {}
-    repeated = {inputs[at].id for at in again}
     return tuple(
         message
         for message in messages
-        if message.id
-        and message.id not in refused
-        and message.id not in repeated
-        and not isinstance(message, RemoveMessage)
+        if message.id and message.id not in left and not isinstance(message, RemoveMessage)
     )
 
 
@@ -197,8 +196,14 @@ async def save(io: IO, turns: Turns, call: Call, archived: Archived, *, before: 
             after=tuple(before),
             from_state=call.from_state,
             keep_known=not call.from_state,
+            outside=_beside_checkpoints(call.identity, memory),
             title=options.thread_title,
             metadata=options.thread_metadata or {},
             features=memory.options.features,
         )
     )
+
+
+def _beside_checkpoints(identity: Identity, memory: MemoryBase) -> bool:
+    """Return whether a saver of this store keeps the thread, but another graph's state of it: ours runs inside."""
+    return identity.delegation is None and getattr(identity.checkpointer, "store", None) is memory.store

@@ -36,6 +36,7 @@ from langchain_mastra_memory.agents.identity import (
     identify,
     needed_resource,
 )
+from langchain_mastra_memory.agents.nodes import MemoryNode
 from langchain_mastra_memory.agents.record import RUN_CHANNEL
 from langchain_mastra_memory.agents.worker_tool import tool_name, worker_tool
 from langchain_mastra_memory.errors import ConfigurationError, ProcessorError
@@ -105,7 +106,7 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
         self._thread = thread
         self._resource = resource
         self._resource_of = resource_id
-        self._remembers = any(RUN_CHANNEL in getattr(part, "channels", ()) for part in _unwrapped(agent))
+        self._remembers = any(_has_memory(part) for part in _unwrapped(agent))
 
     def __repr__(self) -> str:
         return f"SubAgent({self._name!r})"
@@ -272,6 +273,14 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
 
 def _is_free(key: str) -> bool:
     return key not in _COORDINATES and not key.startswith("__pregel")
+
+
+def _has_memory(graph: object) -> bool:
+    """Tell whether a graph has our middleware or our nodes, so that it keeps its memory by itself."""
+    nodes: Mapping[str, Any] = getattr(graph, "nodes", {})
+    return RUN_CHANNEL in getattr(graph, "channels", ()) or any(
+        isinstance(getattr(node, "bound", None), MemoryNode) for node in nodes.values()
+    )
 
 
 def _unwrapped(agent: object) -> Iterator[object]:

@@ -216,9 +216,13 @@ def archive_messages(  # noqa: PLR0917 - one call
         Where the checkpoint stands; or what the plan must bring as well, and then nothing was written.
     """
     unchanged = Archive(*start, thread.next_seq, thread.texts, thread.edits, changed=False)
-    if not plan.messages and not plan.removed and not plan.accepted and not plan.demote:
+    idle = not plan.messages and not plan.removed and not plan.accepted and not plan.demote
+    behind = thread.branch == start.branch and thread.head > start.head
+    if idle and not behind:
         return unchanged
     work = _Work(tx, thread, plan, *start, path_of(tx, thread.key, *start), thread.next_seq)
+    if idle:  # what entered outside behind the parent stays in view
+        return replace(unchanged, head=thread.head) if _continues(work) else unchanged
     ids = [*(m.id for m in plan.messages), *plan.removed]
     known = _read_known(tx, thread.key, ids)
     dead = {row.id for row in known if row.seq < 0}

@@ -266,7 +266,7 @@ def save_run(tx: Tx, op: SaveRun) -> list[StoredMessage]:
         branch = line_after(tx, thread.key, branch, head)
         head = before + len(appended) - 1
     thread = move_thread(tx, thread.key, branch=branch, head=head, next_seq=before + len(appended))
-    written = [_row(new, seq, branch, tx.now) for seq, new in enumerate(appended, before)]
+    written = [_row(op, new, seq, branch, tx.now) for seq, new in enumerate(appended, before)]
     tx.run_many(_INSERT, [_values(thread, row) for row in written])
     if written:
         on_messages_saved.fire(tx, thread, written, op.features)
@@ -300,7 +300,7 @@ def _opened(tx: Tx, op: SaveRun, count: int) -> ThreadRow:
     return lock_thread(tx, op.thread_id, op.resource_id, seqs=count, texts=1)
 
 
-def _row(new: NewMessage, seq: int, branch: int, now: int) -> WrittenRow:
+def _row(op: SaveRun, new: NewMessage, seq: int, branch: int, now: int) -> WrittenRow:
     return WrittenRow(
         seq=seq,
         branch=branch,
@@ -312,7 +312,7 @@ def _row(new: NewMessage, seq: int, branch: int, now: int) -> WrittenRow:
         tokens=new.tokens,
         revision=1,
         created_at=now if new.created_at is None else new.created_at,
-        outside=False,
+        outside=op.outside,
     )
 
 
@@ -328,7 +328,7 @@ def _values(thread: ThreadRow, row: WrittenRow) -> dict[str, Any]:
         "metadata": dump_json(row.metadata) if row.metadata else None,
         "tokens": row.tokens,
         "revision": 1,
-        "outside": 0,
+        "outside": int(row.outside),
         "created_at": row.created_at,
     }
 

@@ -202,6 +202,24 @@ def test_a_worker_without_memory_hooks_is_remembered_too(memory):
     assert [m.text for m in model.last_call.messages] == ["hello", "task"]
 
 
+def test_a_raw_graph_with_our_nodes_keeps_its_own_memory(memory):
+    class State(MessagesState):
+        llm_input_messages: list[AnyMessage]
+
+    model = say("raw answer")
+    builder = StateGraph(State)
+    builder.add_node("load", memory.load_node())
+    builder.add_node("model", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
+    builder.add_node("save", memory.save_node())
+    for start, end in ((START, "load"), ("load", "model"), ("model", "save")):
+        builder.add_edge(start, end)
+    worker = memory.subagent(builder.compile(), name="helper")
+    top = say(tool_call("helper", {"prompt": "task"}, id="c1"), "done")
+    parent_agent(memory, top, [worker.as_tool()]).invoke({"messages": [("user", "hello")]}, CONFIG)
+    assert stored(memory) == [("t1", ["task", "raw answer"])]
+    assert [m.text for m in model.last_call.conversation] == ["hello", "task"]
+
+
 def test_a_worker_with_a_memory_of_its_own_uses_it(memory, tmp_path):
     with Memory(f"sqlite:///{tmp_path / 'own.db'}") as own:
         worker = memory.subagent(worker_agent(say("answer"), middleware=own.middleware()), name="helper")
