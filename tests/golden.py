@@ -240,7 +240,7 @@ class Session:
         ids = {"thread_id": thread, "resource_id": resource}
         config = {"configurable": {name: value for name, value in ids.items() if value is not None}}
         state = agent.invoke({"messages": [HumanMessage(user)]}, config)
-        return {"text": state["messages"][-1].text}
+        return {"text": str(state["messages"][-1].text)}
 
 
 def _message(recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ Rules for everything that joins:
 | `on_resource_imported` | a backup is read; threads and messages are there | `(tx, resource_id, parts, threads)` |
 
 A change of a thread's title or metadata moves neither `texts` nor `edits`: read metadata together with the counters.
+A copy fires `on_thread_created` for the new thread, then `on_thread_copied`.
 A copied row keeps the body of its source, and with it the source's id: `rows.message_of` puts the row's id in.
 """
 
