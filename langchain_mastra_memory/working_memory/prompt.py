@@ -6,7 +6,6 @@ stands inside a closed tag, with everything in it that looks like a tag of ours 
 
 from __future__ import annotations
 
-import uuid
 from typing import Final
 
 from langchain_mastra_memory.context.layers import Layer
@@ -18,7 +17,6 @@ LAYER: Final = "working_memory"
 DATA_TAG: Final = "working_memory_data"
 TEMPLATE_TAG: Final = "working_memory_template"
 SIGNAL_TAG: Final = "working-memory"
-_NAMESPACE: Final = uuid.UUID("0b0cf2a3-51f5-5a0b-8f0e-6d1f0f5d9b42")
 
 _WHAT: Final = {
     "resource": "You have a working memory: one page of facts about the user that is at hand in every conversation.",
@@ -106,4 +104,4 @@ def signal_text(options: WorkingMemory, text: str | None) -> str:
 
 def signal_id(before: str) -> str:
     """Return the id of the signal that stands before a message: the same however often it is made."""
-    return str(uuid.uuid5(_NAMESPACE, before))
+    return f"{SIGNAL_TAG}@{before}"

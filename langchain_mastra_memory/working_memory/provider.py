@@ -17,6 +17,7 @@ from langchain_mastra_memory.agents.identity import current_config
 from langchain_mastra_memory.context.layers import Contribution, Signal
 from langchain_mastra_memory.context.provider import FeatureProvider, Outcome, RunFacts
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.ids import MAX_ID_LENGTH
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.store.operations.messages import NewMessage, SaveMessages
 from langchain_mastra_memory.store.operations.pages import (
@@ -207,7 +208,7 @@ class WorkingMemoryProvider(FeatureProvider):
     async def _save_signal(self, io: IO, run: RunFacts) -> None:
         """Archive the signal that the turn showed. One that is lost with the process is made again by the next turn."""
         signal = self._pending.pop((run.thread_id, run.turn), None)
-        if signal is None:
+        if signal is None or signal.message.id is None or len(signal.message.id) > MAX_ID_LENGTH:
             return
         counter = await ready(self.memory.token_counter, io)
         new = NewMessage(

@@ -198,6 +198,8 @@ class StoredSignal:
 class ListSignals(Operation[list[StoredSignal]]):
     """Return the state signals that stand before a message in view, oldest first; none for a missing thread.
 
+    The id of a signal says what it is about and where it stands: `state@id of the message behind it`.
+
     Attributes:
         thread_id: The thread.
         resource_id: Checked when given; of somebody else's thread there are none.

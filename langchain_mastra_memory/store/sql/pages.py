@@ -54,7 +54,7 @@ from langchain_mastra_memory.store.sql.schema import messages, resources, thread
 from langchain_mastra_memory.store.sql.tables_pages import pages
 from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row
-from langchain_mastra_memory.store.sql.values import dump_json, load_json
+from langchain_mastra_memory.store.sql.values import dump_json
 from langchain_mastra_memory.store.sql.view import Path, in_path, path_of
 
 _log = logging.getLogger("langchain_mastra_memory.working_memory")
@@ -118,7 +118,7 @@ _THREADS_WITH_PAGES = sa.select(threads.c.id).where(
     sa.exists().where(pages.c.thread == threads.c.key),
 )
 _SIGNALS = (
-    sa.select(messages.c.id, messages.c.body, messages.c.metadata)
+    sa.select(messages.c.id, messages.c.body)
     .where(messages.c.thread == sa.bindparam("owner"), messages.c.kind == sa.literal_column("'signal'"))
     .order_by(messages.c.seq.desc())
     .limit(sa.bindparam("most", type_=sa.BigInteger))
@@ -217,10 +217,10 @@ def list_signals(tx: Tx, op: ListSignals) -> list[StoredSignal]:
     except ThreadNotFoundError:
         return []
     found: dict[str, tuple[str, bytes]] = {}
-    for message_id, body, text in tx.all(_SIGNALS, {"owner": thread.key, "most": op.limit}):
-        about = load_json(text)
-        if about.get("state") == op.state and isinstance(about.get("before"), str):
-            found.setdefault(about["before"], (message_id, body))
+    for message_id, body in tx.all(_SIGNALS, {"owner": thread.key, "most": op.limit}):
+        state, _, before = message_id.partition("@")
+        if state == op.state and before:
+            found.setdefault(before, (message_id, body))
     if not found:
         return []
     path = _path(tx, thread, op.where)

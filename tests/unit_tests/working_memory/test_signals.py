@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_mastra_memory.agents.middleware import MemoryMiddleware
 from langchain_mastra_memory.history.options import MessageHistory
+from langchain_mastra_memory.memory import Memory
+from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
+from langchain_mastra_memory.store.wrappers.encrypted import EncryptedStore
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.working_memory.options import WorkingMemory
 
@@ -143,6 +147,20 @@ async def test_signals_on_an_event_loop(memory_factory, store_url):
         await agent.ainvoke({"messages": [("user", text)]}, CONFIG)
     assert texts(model.calls[-1]) == ["[A]", "q1", "ok", "q2"]
     await memory.aclose()
+
+
+def test_signals_work_on_a_store_that_encrypts(memory_factory, sqlite_url):
+    store = EncryptedStore(SQLMemoryStore(sqlite_url), key=b"0123456789abcdef" * 4)
+    memory = Memory(store, working_memory=SIGNALS)
+    memory.update_working_memory("A secret", resource_id="r")
+    agent, model = agent_of(memory, lambda _: "ok", "none")
+    ask(agent, "q1")
+    ask(agent, "q2")
+    assert texts(model.calls[-1]) == ["[A secret]", "q1", "ok", "q2"]
+    assert memory.get_working_memory(resource_id="r") == "A secret"
+    memory.close()
+    store.close()
+    assert b"A secret" not in Path(sqlite_url.removeprefix("sqlite:///")).read_bytes()
 
 
 def test_a_fork_has_the_signals_of_its_own_past(memory_factory):
