@@ -14,6 +14,7 @@ from langchain_mastra_memory.agents.delegation import Delegation, current_delega
 from langchain_mastra_memory.agents.run_options import RunOptions, run_options
 from langchain_mastra_memory.errors import ConfigurationError, MissingResourceError, ThreadOwnershipError
 from langchain_mastra_memory.ids import checked_id, optional_id
+from langchain_mastra_memory.threads.routing import RoutedSaver
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.base import MemoryBase
@@ -143,6 +144,8 @@ def identify(
     namespace = str(configurable.get("checkpoint_ns") or "")
     root = "|" not in namespace
     checkpointer = configurable.get(CHECKPOINTER_KEY)
+    if isinstance(checkpointer, RoutedSaver):
+        checkpointer = checkpointer.of(config)
     delegation = current_delegation(configurable)
     if delegation is not None:
         options = options.for_worker()

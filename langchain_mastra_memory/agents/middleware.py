@@ -40,6 +40,7 @@ from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.history.options import HistorySource
 from langchain_mastra_memory.io import IO, drive
+from langchain_mastra_memory.threads.saver import ThreadSaver
 
 logger = logging.getLogger(__name__)
 
@@ -204,6 +205,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 )
         elif not isinstance(memory, MemoryBase):
             memory = memory(runtime)
+            _check_saver(identity, memory)
         if not isinstance(memory, MemoryBase):
             raise ConfigurationError(f"MemoryMiddleware needs a Memory, not {memory!r:.80}")
         return turns_of(memory)
@@ -308,6 +310,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         closing = await finish(io, turns, call, record, complete=complete)
         return {RUN_CHANNEL: {self._name: closing}}
+
+
+def _check_saver(identity: Identity, memory: MemoryBase) -> None:
+    """Refuse a run that is remembered in one memory and checkpointed in another."""
+    saver = identity.checkpointer
+    if isinstance(saver, ThreadSaver) and identity.delegation is None and saver.store is not memory.store:
+        raise ConfigurationError(
+            "this run's memory and its checkpointer belong to different memories: compile the graph with "
+            "ThreadSaver.route(fn), whose function chooses the same memory as MemoryMiddleware(fn)"
+        )
 
 
 def _tools_of(memory: MemoryBase) -> dict[str, BaseTool]:

@@ -34,6 +34,7 @@ from langchain_mastra_memory.threads.knowledge import Knowledge, Memories
 from langchain_mastra_memory.threads.listing import Listing
 from langchain_mastra_memory.threads.putting import Putting, address_of, learn
 from langchain_mastra_memory.threads.reading import Reader, delta_history, tuple_of
+from langchain_mastra_memory.threads.routing import Route, RoutedSaver
 from langchain_mastra_memory.threads.versions import next_version
 
 if TYPE_CHECKING:
@@ -81,6 +82,26 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
         self._memories = Memories()
         self._sync = SyncIO(store)
         self._async = AsyncIO(store, self._executor)
+
+    @staticmethod
+    def route(memory_of: Route) -> RoutedSaver:
+        """Return a checkpointer that chooses a memory for each run.
+
+        It goes with `MemoryMiddleware(fn)`: the two functions must choose the same memory, which is checked.
+
+        Args:
+            memory_of: A function of the run's config (`configurable` has `thread_id`, `resource_id`, ...).
+
+        Example:
+            ```python
+            agent = create_agent(
+                model,
+                middleware=[MemoryMiddleware(lambda runtime: memories[runtime.context.tenant])],
+                checkpointer=ThreadSaver.route(lambda config: memories[config["configurable"]["tenant"]]),
+            )
+            ```
+        """
+        return RoutedSaver(memory_of)
 
     def _executor(self) -> Any:
         return self.memory.background.executor if self.memory is not None else None
