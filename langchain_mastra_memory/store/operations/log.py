@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langchain_mastra_memory.observation.log import Head, LogRow, LogState, MessageFact, Path
+from langchain_mastra_memory.observation.log import Head, LogRow, LogState, MessageFact, Path, Span
 from langchain_mastra_memory.observation.transitions import Observed
 from langchain_mastra_memory.store.base import Group, Operation
 
@@ -112,6 +112,7 @@ class LogView:
         current: The key of the thread that was asked for; 0 when only a resource was named.
         resource_id: The owner.
         opened: Whether the log has rows in the database.
+        located: Of the ids that were asked for, those that are archived, with their seq.
         refused: The size of the log when a reflector last failed to make it smaller.
     """
 
@@ -120,6 +121,7 @@ class LogView:
     current: int
     resource_id: str | None
     opened: bool
+    located: Mapping[str, int] = field(default_factory=dict)
     refused: int | None = None
 
 
@@ -132,19 +134,23 @@ class LogAddress:
         thread_id: The thread; None in resource scope means: from no thread.
         resource_id: Checked when given; needed in resource scope.
         position: (branch, last seq in view) of the thread; None is where it stands.
+        ids: Messages that the run has and that may have been archived since: the newest of them moves the position.
         checkpoint_id: Or where it stood at a checkpoint.
+        whole: Whether every row of the log is read, not only what is needed for the next call.
     """
 
     scope: LogScope
     thread_id: str | None = None
     resource_id: str | None = None
     position: tuple[int, int] | None = None
+    ids: tuple[str, ...] = ()
     checkpoint_id: str | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLog(Operation[LogView]):
-    """Return a log with the raw messages behind it.
+    """Return a log with the raw messages behind it; with `covered`, with all messages in view.
 
     Raises:
         ThreadNotFoundError: The thread is missing, or another resource's.
@@ -153,7 +159,21 @@ class ReadLog(Operation[LogView]):
     group: ClassVar[Group] = "log"
     writes: ClassVar[bool] = False
     address: LogAddress
-    with_raw: bool = True
+    covered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeMessages(Operation[list[RawMessage]]):
+    """Return the messages of a span as they are now.
+
+    Raises:
+        ThreadNotFoundError: The thread is missing, or another resource's.
+    """
+
+    group: ClassVar[Group] = "log"
+    writes: ClassVar[bool] = False
+    address: LogAddress
+    span: Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ from langchain_mastra_memory.store.operations.log import (
     LogThread,
     LogView,
     OpenLog,
+    RangeMessages,
+    RawMessage,
     ReadLog,
     RecordCalls,
     ReleaseLog,
@@ -49,13 +51,16 @@ from langchain_mastra_memory.store.sql.schema import messages, threads
 from langchain_mastra_memory.store.sql.tables_log import log_calls, log_claims, log_rows, logs
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
 from langchain_mastra_memory.store.sql.values import dump_json, load_json
-from langchain_mastra_memory.store.sql.view import ViewStatements, path_of
+from langchain_mastra_memory.store.sql.view import ViewStatements, in_path, path_of
 
 _SECOND: Final = 1_000_000
 
 _OF_RESOURCE = sa.select(*COLUMNS).where(threads.c.resource_id == sa.bindparam("owner")).order_by(threads.c.key)
 _END = sa.select(sa.func.max(messages.c.seq)).where(
     messages.c.thread == sa.bindparam("thread_key"), messages.c.branch == sa.bindparam("branch_no")
+)
+_PLACES = sa.select(messages.c.id, messages.c.seq, messages.c.branch).where(
+    messages.c.thread == sa.bindparam("thread_key"), any_of(messages.c.id, "ids")
 )
 _METADATA = sa.select(threads.c.metadata).where(threads.c.key == sa.bindparam("thread_key"))
 _SET_METADATA = (
@@ -171,6 +176,9 @@ def read_log(tx: Tx, op: ReadLog) -> LogView:
     position, exact = address.position, False
     if thread is not None and address.checkpoint_id is not None:
         position, exact = position_at(tx, thread, address.checkpoint_id), True
+    located: dict[str, int] = {}
+    if thread is not None and address.ids:
+        position, located = _newest_of(tx, thread, position, address.ids)
     movable = True
     paths: dict[int, Path] = {}
     rows: dict[int, ThreadRow] = {}
@@ -187,11 +195,11 @@ def read_log(tx: Tx, op: ReadLog) -> LogView:
     scope = thread_scope(thread.key) if address.scope == "thread" and thread else resource_scope(owner or "")
     log = find_log(tx, scope)
     line = paths[thread.key] if address.scope == "thread" and thread else None
-    state = load_state(tx, log, paths, line, movable=movable)
+    state = load_state(tx, log, paths, line, movable=movable, whole=address.whole)
     found = {}
     for key, row in rows.items():
-        cursor = state.cursor(key)
-        raw = load_raw(tx, paths[key], cursor) if op.with_raw and paths[key].head > cursor else ()
+        cursor = START if op.covered else state.cursor(key)
+        raw = load_raw(tx, paths[key], cursor) if paths[key].head > cursor else ()
         found[key] = LogThread(
             key=key, id=row.id, title=row.title, metadata=load_json(row.metadata), path=paths[key], raw=raw
         )
@@ -201,8 +209,39 @@ def read_log(tx: Tx, op: ReadLog) -> LogView:
         current=thread.key if thread is not None else 0,
         resource_id=owner,
         opened=log is not None,
+        located=located,
         refused=log.refused if log is not None else None,
     )
+
+
+@handles(RangeMessages)
+def range_messages(tx: Tx, op: RangeMessages) -> list[RawMessage]:
+    """Read the messages of a span."""
+    thread = read_thread(tx, op.address.thread_id or "", op.address.resource_id)
+    path, _ = line_path(tx, thread, op.address.position)
+    return [raw for raw in load_raw(tx, path, op.span.after) if raw.seq <= op.span.upto]
+
+
+def _newest_of(
+    tx: Tx, thread: ThreadRow, position: tuple[int, int] | None, ids: tuple[str, ...]
+) -> tuple[tuple[int, int] | None, dict[str, int]]:
+    """Move a position to the newest of a run's own messages that are archived by now, on whichever branch they are."""
+    found = [
+        (int(seq), int(branch), i) for i, seq, branch in tx.all(_PLACES, {"thread_key": thread.key, "ids": list(ids)})
+    ]
+    if not found:
+        return position, {}
+    seq, branch, _ = max(found)
+    if position is not None:
+        path = path_of(tx, thread.key, branch, seq)
+        if not in_path(path, position[0], min(position[1], seq)):
+            return position, {}
+        if seq <= position[1]:
+            seq, branch = position[1], position[0]
+    else:
+        branch, seq = max((thread.branch, thread.head), (branch, seq))
+    path = path_of(tx, thread.key, branch, seq)
+    return (branch, seq), {i: at for at, on, i in found if in_path(path, on, at)}
 
 
 def ensure_log(tx: Tx, scope: str, *, thread: int | None = None, resource_id: str | None = None) -> None:

@@ -180,7 +180,7 @@ def load_raw(tx: Tx, path: Path, behind: int) -> tuple[RawMessage, ...]:
 
 
 def load_state(
-    tx: Tx, log: LogRecord | None, paths: Mapping[int, Path], line: Path | None, *, movable: bool
+    tx: Tx, log: LogRecord | None, paths: Mapping[int, Path], line: Path | None, *, movable: bool, whole: bool = False
 ) -> LogState:
     """Return the settled state of a log.
 
@@ -190,6 +190,7 @@ def load_state(
         paths: The views of its threads.
         line: In thread scope, the view whose line counts; None in resource scope.
         movable: Whether a head may be written at these positions.
+        whole: Whether every row is loaded.
     """
     if log is None:
         head = Head(epoch="", version=0, line=line.branch if line else 0, at=line.head if line else 0)
@@ -202,7 +203,7 @@ def load_state(
         for row in rows.values()
         for span in row.covers
     )
-    if not shown or len(rows) < len(named) or any(row.origin for row in rows.values()):
+    if whole or not shown or len(rows) < len(named) or any(row.origin for row in rows.values()):
         rows = load_all(tx, log)
     else:
         reach: dict[int, int] = {}

@@ -1,0 +1,225 @@
+"""Observational memory's part in a run: what is covered, what is shown instead, and the work behind it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from langchain_core.messages import HumanMessage
+
+from langchain_mastra_memory.context.layers import Contribution, Layer, Signal
+from langchain_mastra_memory.context.provider import FeatureProvider, Outcome, RunFacts
+from langchain_mastra_memory.context.tags import message_line, wrapped
+from langchain_mastra_memory.errors import ConfigurationError, ThreadNotFoundError
+from langchain_mastra_memory.observation import cycles, markers
+from langchain_mastra_memory.observation.engine import Engine
+from langchain_mastra_memory.observation.events import emit
+from langchain_mastra_memory.observation.log import LogState, Span
+from langchain_mastra_memory.observation.render import Edges, context_layers, continuation_layer, latest_hints, obscured
+from langchain_mastra_memory.observation.turn import Turn, after_run, before_call, cause_of, own_items
+from langchain_mastra_memory.store.operations.log import ListGroups, LogView
+from langchain_mastra_memory.store.operations.messages import NewMessage, SaveMessages
+from langchain_mastra_memory.tokens import ready
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+    from langchain_mastra_memory.base import MemoryBase
+    from langchain_mastra_memory.io import IO
+
+REMEMBERED: Final = 512
+
+
+def engine_of(memory: MemoryBase) -> Engine:
+    """Return the engine of a memory: one for its life, since it holds claims, back-off and running turns.
+
+    Raises:
+        ConfigurationError: Observational memory is off.
+    """
+    options = memory.options.observational_memory
+    if options is None:
+        raise ConfigurationError("observational memory is off: turn it on with Memory(observational_memory=True)")
+    engine = memory.__dict__.get("_observation_engine")
+    if not isinstance(engine, Engine):
+        engine = memory.__dict__.setdefault("_observation_engine", Engine(memory, options))
+    made: Engine = engine
+    return made
+
+
+class ObservationProvider(FeatureProvider):
+    """Takes observed messages out of the prompt and puts the observations in."""
+
+    name = "observation"
+
+    def __init__(self, memory: MemoryBase) -> None:
+        self.memory = memory
+        self.engine = engine_of(memory)
+        self.options = self.engine.options
+        self._pending: OrderedDict[tuple[str, str], HumanMessage] = OrderedDict()
+        tools: list[BaseTool] = []
+        if self.options.retrieval is not None:
+            from langchain_mastra_memory.observation.recall_tool import recall_tool  # noqa: PLC0415 - when on
+
+            tools.append(recall_tool(memory, self.options))
+        self.tools = tuple(tools)
+
+    async def begin(self, io: IO, run: RunFacts) -> Contribution:
+        """Make the marker of a gap: it stays the same through the turn."""
+        if not self.options.temporal_markers:
+            return Contribution(uncapped=True)
+        marker = await self._marker(io, run)
+        if marker is None or run.question is None or run.question.id is None:
+            return Contribution(uncapped=True)
+        return Contribution(uncapped=True, signals=(Signal(message=_shown_marker(marker), before=run.question.id),))
+
+    async def each_call(self, io: IO, run: RunFacts, begun: Contribution) -> Contribution:
+        """Observe what is due and return what is shown in place of what was observed."""
+        turn = await before_call(self.engine, io, run)
+        if turn.view is None:
+            return begun
+        return replace(await self.shown(io, run, turn), signals=(*self._old_markers(turn, begun), *begun.signals))
+
+    async def finish(self, io: IO, run: RunFacts, outcome: Outcome) -> None:
+        """Save the marker, keep what was observed of the running turn, buffer when the agent goes idle."""
+        marker = self._pending.pop((run.thread_id, run.turn), None)
+        if outcome.status != "complete" or run.read_only or run.preview:
+            return
+        if marker is not None:
+            await self._save_marker(io, run, marker)
+        await after_run(self.engine, io, run)
+
+    async def shown(self, io: IO, run: RunFacts, turn: Turn) -> Contribution:
+        """Return the layers of a turn and what they stand for."""
+        view, state = turn.view, turn.state
+        if view is None or state is None:
+            return Contribution(uncapped=True)
+        options = self.options
+        hints = latest_hints(state, options.observation.continuation_hints, options.reflection.continuation_hints)
+        names = cycles.names_of(self.engine, view)
+        edges = await self._edges(io, view, state) if options.retrieval is not None else None
+        layers = context_layers(
+            state,
+            hints,
+            retrieval=options.retrieval,
+            names=names,
+            current=view.current,
+            edges=edges,
+            others=self._others(view) if names is not None else "",
+        )
+        cursor = view.state.cursor(view.current)
+        covers = cursor >= 0 or bool(turn.covered)
+        question = run.question.id if run.question is not None else None
+        has_notes = any(layer.text for layer in layers)
+        return Contribution(
+            observations=_with_guides(layers),
+            continuation=continuation_layer() if covers and has_notes else None,
+            covered_upto=cursor if cursor >= 0 else None,
+            covered_ids=turn.covered,
+            pinned=frozenset({question}) if question else frozenset(),
+            uncapped=True,
+        )
+
+    async def _edges(self, io: IO, view: LogView, state: LogState) -> Edges | None:
+        if not any(row.text for row in state.log):
+            return None
+        groups = await io.run(
+            ListGroups(
+                scope=self.options.scope,
+                thread_id=view.threads[view.current].id if self.options.scope == "thread" else None,
+                resource_id=view.resource_id,
+            )
+        )
+        by_end = {(g.row.covers[0].thread, g.row.covers[0].upto): g.last_id for g in groups}
+        by_start = {(g.row.covers[0].thread, g.row.covers[0].after): g.first_id for g in groups}
+
+        def edges(span: Span) -> tuple[str, str] | None:
+            first, last = by_start.get((span.thread, span.after)), by_end.get((span.thread, span.upto))
+            return (first, last) if first is not None and last is not None else None
+
+        return edges
+
+    def _others(self, view: LogView) -> str:
+        """Return the raw messages of the other threads, each in a block of its own with an obscured id."""
+        blocks = []
+        for key, thread in view.threads.items():
+            lines = [message_line(m.message) for m in thread.raw if m.kind is None]
+            if key != view.current and lines:
+                blocks.append(wrapped("thread", "\n".join(lines), {"id": obscured(thread.id)}))
+        if not blocks:
+            return ""
+        return wrapped("other-threads", "\n".join(blocks))
+
+    async def _marker(self, io: IO, run: RunFacts) -> HumanMessage | None:
+        question = run.question
+        if question is None or not question.id:
+            return None
+        cause = cause_of(self.engine, run)
+        try:
+            view = await self.engine.view(io, cause.address)
+        except ThreadNotFoundError:
+            return None
+        own = {item.id for item in own_items(run.items)} | {question.id}
+        thread = view.threads[view.current]
+        earlier = [m.created_at for m in thread.raw if m.kind is None and m.id not in own]
+        last = earlier[-1] if earlier else next((r.last_at for r in reversed(view.state.log) if r.last_at), None)
+        if last is None or any(
+            markers.announced(m.message) == question.id for m in thread.raw if m.kind == markers.KIND
+        ):
+            return None
+        from langchain_mastra_memory.observation.observer import moment  # noqa: PLC0415 - beside its use
+
+        at = moment(last)
+        made = markers.marker(at, run.now, question.id) if at is not None else None
+        if made is not None and not run.preview:
+            self._pending[run.thread_id, run.turn] = made
+            while len(self._pending) > REMEMBERED:
+                self._pending.popitem(last=False)
+            emit(
+                run.writer,
+                "temporal_gap",
+                thread_id=run.thread_id,
+                gap_text=markers.gap_text((run.now - at).total_seconds()) if at is not None else None,
+                precedes_message_id=question.id,
+            )
+        return made
+
+    def _old_markers(self, turn: Turn, begun: Contribution) -> Sequence[Signal]:
+        if turn.view is None or not self.options.temporal_markers:
+            return ()
+        new = {signal.before for signal in begun.signals}
+        return [
+            Signal(message=_shown_marker(raw.message), before=before)
+            for raw in turn.view.threads[turn.view.current].raw
+            if raw.kind == markers.KIND and (before := markers.announced(raw.message)) and before not in new
+        ]
+
+    async def _save_marker(self, io: IO, run: RunFacts, marker: HumanMessage) -> None:
+        counter = await ready(self.memory.token_counter, io)
+        new = NewMessage(
+            message=marker,
+            tokens=counter.count_message(marker),
+            kind=markers.KIND,
+            metadata={"signal": {"type": markers.KIND}, "before": markers.announced(marker)},
+        )
+        await io.run(
+            SaveMessages(
+                thread_id=run.thread_id,
+                resource_id=run.resource_id,
+                messages=(new,),
+                outside=False,
+                features=self.memory.options.features,
+            )
+        )
+
+
+def _shown_marker(message: object) -> HumanMessage:
+    """Return a marker without what only the archive needs."""
+    if not isinstance(message, HumanMessage):
+        raise TypeError(f"a marker is a human message, not {type(message).__name__}")
+    return HumanMessage(message.text, id=message.id)
+
+
+def _with_guides(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    return tuple(layer for layer in layers if layer.text or layer.guide)
