@@ -40,7 +40,7 @@ _TAG: Final = re.compile(
     r'\A<turn author_id="([^"]*)" author_name="([^"]*)" functional_role="([^"]*)">\n(.*)\n</turn>\Z', re.DOTALL
 )
 # The text is data: a tag of ours in it must not end the turn or open another person's.
-_TURN_IN_TEXT: Final = re.compile(r"<(?=\s*/?\s*turn\b)", re.IGNORECASE)
+_TURN_IN_TEXT: Final = re.compile(r"<(?=\s*+/?+\s*+turn\b)", re.IGNORECASE)
 
 
 class Speaker(BaseModel):

@@ -53,9 +53,8 @@ def reserve(*names: str) -> None:
 
 def _pattern(names: Iterable[str]) -> re.Pattern[str]:
     words = "|".join(sorted((re.escape(name).replace("_", "[-_]").replace(r"\-", "[-_]") for name in names), key=len))
-    return re.compile(
-        rf"[<\uFF1C\uFE64](?=[\s\u200b-\u200f\ufeff]*[/\uFF0F]?[\s\u200b-\u200f\ufeff]*(?:{words})\b)", re.IGNORECASE
-    )
+    blank = r"[\s\u200b-\u200f\ufeff]*+"  # possessive: a run of blanks costs its length, not its square
+    return re.compile(rf"[<\uFF1C\uFE64](?={blank}[/\uFF0F]?+{blank}(?:{words})\b)", re.IGNORECASE)
 
 
 _tag = _pattern(RESERVED)

@@ -6,7 +6,6 @@ Pure functions; nothing here knows a store, a schema or a model.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -18,7 +17,7 @@ PageValue: TypeAlias = str | dict[str, Any]
 MAX_DEPTH: Final = 100
 """How deep an object may be nested. Deeper ones are refused before anything recurses into them."""
 
-_FENCE: Final = re.compile(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
+_FENCE: Final = "```"
 _MAX_WRAPS: Final = 3
 
 
@@ -160,15 +159,23 @@ def _loads(text: str) -> Any:
 def _parsed(text: str) -> Any:
     if not text.strip():
         raise WorkingMemoryError("the update is empty; send a JSON object with the fields to change")
-    fenced = _FENCE.match(text)
     try:
-        return _loads(fenced[1] if fenced else text)
+        return _loads(_without_fence(text))
     except RecursionError as error:
         raise WorkingMemoryError(f"the working memory is nested more than {MAX_DEPTH} levels deep") from error
     except ValueError as error:
         raise WorkingMemoryError(
             f"the update is no valid JSON ({error}); send an object with the fields to change, got {text!r:.80}"
         ) from error
+
+
+def _without_fence(text: str) -> str:
+    """Return what stands in a code fence; other text as it is. No pattern: input of a model can have any size."""
+    bare = text.strip()
+    first, newline, rest = bare.partition("\n")
+    if newline and first.startswith(_FENCE) and rest.endswith(_FENCE):
+        return rest.removesuffix(_FENCE)
+    return text
 
 
 def _refuse_shape(value: object) -> NoReturn:

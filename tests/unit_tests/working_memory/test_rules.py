@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 
 from langchain_mastra_memory.errors import ConfigurationError, WorkingMemoryError
 from langchain_mastra_memory.working_memory.options import DEFAULT_TEMPLATE, WorkingMemory
+from langchain_mastra_memory.working_memory.prompt import page_layer
 from langchain_mastra_memory.working_memory.rules import decide, misfit, value_of
 
 
@@ -176,3 +178,14 @@ def test_what_the_observer_manages_the_agent_does_not_unless_said():
     assert (managed.has_tool, managed.use_state_signals) == (False, True)
     own = WorkingMemory(agent_managed=True, use_state_signals=False).settled(observer_manages=True)
     assert (own.has_tool, own.use_state_signals) == (True, False)
+
+
+def test_a_page_of_blanks_behind_a_bracket_is_neutralised_in_linear_time():
+    def seconds(length: int) -> float:
+        page = "<" + " " * length
+        started = time.perf_counter()
+        page_layer(TEXT, page, can_change=True)
+        return time.perf_counter() - started
+
+    seconds(1000)
+    assert seconds(1_000_000) < 5  # it was the square: minutes for 20 000 blanks
