@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +17,7 @@ from concurrent.futures import wait as wait_for_futures
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 from langchain_mastra_memory.io import IO, drive
 from langchain_mastra_memory.types import BackgroundFailure
@@ -65,11 +67,15 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly
         self._failures: list[BackgroundFailure] = []
         self._executor: ThreadPoolExecutor | None = None
+        self._closed = False
+        _ALL.add(self)
 
     @property
     def executor(self) -> ThreadPoolExecutor:
         """The bounded executor of pipelines; not the store's."""
         with self._lock:
+            if self._closed:
+                raise RuntimeError("the memory was closed: it takes no more background work")
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="mastra-pipeline")
             return self._executor
@@ -113,6 +119,9 @@ class Background:
                     await body(self._owner.io(is_async=True))
                 except Exception as error:  # noqa: BLE001 - reported
                     fail(error)
+                except asyncio.CancelledError:
+                    fail(asyncio.CancelledError("it was cancelled, or its event loop ended, before it was done"))
+                    raise
 
             def ended(task: asyncio.Task[None]) -> None:
                 self._tasks.discard(task)
@@ -194,9 +203,26 @@ class Background:
     def shutdown(self) -> None:
         """Take no more work and end the executor's threads."""
         with self._lock:
-            executor, self._executor = self._executor, None
+            executor, self._executor, self._closed = self._executor, None, True
         if executor is not None:
             executor.shutdown(wait=True)
+
+    def _forget_parent(self) -> None:
+        self._lock, self._executor = threading.Lock(), None
+        self._work, self._tasks = set(), set()
+
+
+_ALL: Final[WeakSet[Background]] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: the parent's threads and tasks are not here, and nothing would ever end them."""
+    for background in list(_ALL):
+        background._forget_parent()  # noqa: SLF001 - of the same module
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _still(pending: list[_Work], timeout: float | None) -> str:
