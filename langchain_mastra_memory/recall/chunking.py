@@ -26,7 +26,7 @@ def chunks(text: str, size: int = CHUNK, overlap: int = OVERLAP, most: int = MOS
 
     Example:
         >>> chunks("one two three four", size=10, overlap=3)
-        ['one two', 'two three', 'ree four']
+        ['one two', 'wo three', 'ee four']
     """
     text = text.strip()
     found: list[str] = []

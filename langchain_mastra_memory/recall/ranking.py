@@ -212,6 +212,7 @@ def rank(view: View, matches: Sequence[Match], cosines: Doubles | None, mode: Mo
     found = (own > 0) | (beside > 0)
     if mode != "lexical":
         found = found | known
+    found = found & (view.length > 0)  # without a word it can only stand beside a hit
     return Ranked(np.round(own, DIGITS), np.round(order, DIGITS), lex, vec, found)
 
 
