@@ -79,6 +79,7 @@ _DISTINCT_IDS = sa.select(messages.c.id).where(_of_thread).distinct()
 _ELSEWHERE = (
     sa.select(messages.c.id)
     .where(messages.c.thread != sa.bindparam("thread_key"), any_of(messages.c.id, "ids"))
+    .order_by(messages.c.id)
     .limit(1)
 )
 _TOMBSTONES = sa.select(tombstones.c.id).where(
