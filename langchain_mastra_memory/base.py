@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from langchain_mastra_memory.background import Background
+from langchain_mastra_memory.errors import StoreReadOnlyError
 from langchain_mastra_memory.io import IO, AsyncIO, SyncIO
-from langchain_mastra_memory.store.base import MemoryStore
+from langchain_mastra_memory.store.base import MemoryStore, Operation
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from langchain_mastra_memory.types import Page, StoredMessage
     from langchain_mastra_memory.working_memory.options import WorkingMemory
 
+T = TypeVar("T")
 Layout = Literal["documented", "cached"]
 
 
@@ -102,6 +104,24 @@ class MemoryBase:
     async def _recall_query(self, io: IO, query: RecallQuery) -> Page[StoredMessage]:
         """Answer `recall(query=...)`; the part that searches overrides it."""
         raise NotImplementedError
+
+    async def _write(self, io: IO, operation: Operation[T], *, indexed: bool = True) -> T:
+        """Run an operation that writes, and bring the search up to date behind it.
+
+        Args:
+            io: What drives the body.
+            operation: What to run.
+            indexed: Whether it may change what a search finds.
+
+        Raises:
+            StoreReadOnlyError: The memory was made with `read_only=True`.
+        """
+        if self.options.read_only:
+            raise StoreReadOnlyError("this memory was made with read_only=True and changes nothing")
+        result = await io.run(operation)
+        if indexed:
+            self._index_soon(io)
+        return result
 
     def _index_soon(self, io: IO) -> None:
         """Bring the search up to date behind a write; the part that searches overrides it."""

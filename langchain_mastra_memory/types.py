@@ -134,7 +134,7 @@ class CloneMetadata:
     Attributes:
         source_thread_id: The thread that it was cloned from.
         cloned_at: Aware UTC.
-        last_message_id: The last message of the source that was copied; None if none was.
+        last_message_id: The last message that the source had then, copied or not; None if it had none.
     """
 
     source_thread_id: str

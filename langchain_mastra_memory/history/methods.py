@@ -88,16 +88,15 @@ class MessageMethods(MemoryBase):
         given = incoming_messages(messages)
         counter = await ready(self.token_counter, io)
         sizes = await _sizes(io, counter, [item.message for item in given])
-        saved = await io.run(
+        return await self._write(
+            io,
             SaveMessages(
                 thread_id=thread_id,
                 resource_id=resource_id,
                 messages=tuple(Incoming.counted(item, size) for item, size in zip(given, sizes, strict=True)),
                 features=self.options.features,
-            )
+            ),
         )
-        self._index_soon(io)
-        return saved
 
     asave_messages = save_messages.twin
 
@@ -273,11 +272,11 @@ class MessageMethods(MemoryBase):
         for _ in range(TRIES):
             found = await io.run(FindMessages(thread_id=thread_id, resource_id=resource_id, message_ids=ids))
             edits = _edits(found, changes, counter)
-            edited = await io.run(
-                EditMessages(thread_id=thread_id, resource_id=resource_id, edits=edits, features=self.options.features)
+            edited = await self._write(
+                io,
+                EditMessages(thread_id=thread_id, resource_id=resource_id, edits=edits, features=self.options.features),
             )
             if edited is not None:
-                self._index_soon(io)
                 return edited
         raise StoreError(f"the messages were changed by others {TRIES} times while they were updated; try again")
 
@@ -314,9 +313,9 @@ class MessageMethods(MemoryBase):
         """
         thread_id, resource_id = checked_id(thread_id), optional_id(resource_id)
         ids = incoming_ids(message_ids)
-        deleted = await io.run(DeleteMessages(thread_id=thread_id, resource_id=resource_id, message_ids=tuple(ids)))
-        self._index_soon(io)
-        return deleted
+        return await self._write(
+            io, DeleteMessages(thread_id=thread_id, resource_id=resource_id, message_ids=tuple(ids))
+        )
 
     adelete_messages = delete_messages.twin
 
@@ -334,9 +333,7 @@ class MessageMethods(MemoryBase):
         Raises:
             ThreadNotFoundError: There is no such thread for this resource.
         """
-        cleared = await io.run(ClearThread(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id)))
-        self._index_soon(io)
-        return cleared
+        return await self._write(io, ClearThread(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id)))
 
     aclear_thread = clear_thread.twin
 

@@ -82,9 +82,7 @@ class CloneMethods(MemoryBase):
             checkpoint_id=checkpoint_id,
             source_resource_id=source_resource_id,
         )
-        copied = await io.run(CopyThread(**arguments, with_messages=True, features=self.options.features))
-        self._index_soon(io)
-        return copied
+        return await self._write(io, CopyThread(**arguments, with_messages=True, features=self.options.features))
 
     aclone_thread = clone_thread.twin
 
@@ -130,9 +128,7 @@ class CloneMethods(MemoryBase):
             checkpoint_id=checkpoint_id,
             source_resource_id=source_resource_id,
         )
-        copied = await io.run(CopyThread(**arguments, with_messages=False, features=self.options.features))
-        self._index_soon(io)
-        return copied
+        return await self._write(io, CopyThread(**arguments, with_messages=False, features=self.options.features))
 
     acopy_thread = copy_thread.twin
 

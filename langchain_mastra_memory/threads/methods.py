@@ -68,14 +68,16 @@ class ThreadMethods(CloneMethods, ResourceMethods):
             >>> memory.create_thread("user-1", thread_id="t1", title="Other").title
             'Travel'
         """
-        return await io.run(
+        return await self._write(
+            io,
             CreateThread(
                 thread_id=new_id() if thread_id is None else checked_id(thread_id),
                 resource_id=checked_id(resource_id, "resource_id"),
                 title=check_title(title),
                 metadata=metadata_with_page(self.options.working_memory, check_metadata(metadata)),
                 features=self.options.features,
-            )
+            ),
+            indexed=False,
         )
 
     acreate_thread = create_thread.twin
@@ -181,7 +183,8 @@ class ThreadMethods(CloneMethods, ResourceMethods):
             >>> memory.update_thread("t1", metadata={"b": None, "c": 3}).metadata
             {'a': 1, 'c': 3}
         """
-        return await io.run(
+        return await self._write(
+            io,
             UpdateThread(
                 thread_id=checked_id(thread_id),
                 resource_id=optional_id(resource_id),
@@ -191,7 +194,8 @@ class ThreadMethods(CloneMethods, ResourceMethods):
                     self.options.working_memory, {} if metadata is ... else check_metadata(metadata)
                 ),
                 features=self.options.features,
-            )
+            ),
+            indexed=False,
         )
 
     aupdate_thread = update_thread.twin
@@ -219,9 +223,9 @@ class ThreadMethods(CloneMethods, ResourceMethods):
             >>> memory.delete_thread("t1", resource_id="user-1").messages
             2
         """
-        deleted = await io.run(DeleteThread(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id)))
-        self._index_soon(io)
-        return deleted
+        return await self._write(
+            io, DeleteThread(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id))
+        )
 
     adelete_thread = delete_thread.twin
 
@@ -249,12 +253,13 @@ class ThreadMethods(CloneMethods, ResourceMethods):
             >>> memory.transfer_thread("t1", "team-7").resource_id
             'team-7'
         """
-        return await io.run(
+        return await self._write(
+            io,
             TransferThread(
                 thread_id=checked_id(thread_id),
                 new_resource_id=checked_id(new_resource_id, "new_resource_id"),
                 resource_id=optional_id(resource_id),
-            )
+            ),
         )
 
     atransfer_thread = transfer_thread.twin

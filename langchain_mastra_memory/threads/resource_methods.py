@@ -59,11 +59,9 @@ class ResourceMethods(MemoryBase):
         if not isinstance(data, Mapping) or not isinstance(data.get("resource_id"), str):
             raise InvalidQueryError(f"this is not what export_resource gives: {data!r:.80}")
         owner = data["resource_id"] if resource_id is None else resource_id
-        imported = await io.run(
-            ImportResource(data=data, resource_id=checked_id(owner, "resource_id"), features=self.options.features)
+        return await self._write(
+            io, ImportResource(data=data, resource_id=checked_id(owner, "resource_id"), features=self.options.features)
         )
-        self._index_soon(io)
-        return imported
 
     aimport_resource = import_resource.twin
 
@@ -77,8 +75,6 @@ class ResourceMethods(MemoryBase):
         Returns:
             How much went; all zeros if there was nothing.
         """
-        deleted = await io.run(DeleteResource(resource_id=checked_id(resource_id, "resource_id")))
-        self._index_soon(io)
-        return deleted
+        return await self._write(io, DeleteResource(resource_id=checked_id(resource_id, "resource_id")))
 
     adelete_resource = delete_resource.twin

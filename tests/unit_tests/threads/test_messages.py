@@ -266,7 +266,7 @@ def test_parallel_savers_get_seqs_without_gaps_or_repeats(memory: Any) -> None:
 def test_a_failed_save_leaves_nothing_behind(memory: Any) -> None:
     fill(memory, 1)
     with pytest.raises(InvalidQueryError, match="'b' can't be saved"):
-        memory.save_messages([human("a"), HumanMessage("b", additional_kwargs={"k": object()})], thread_id="t")
+        memory.save_messages([human("a"), HumanMessage("b", id="b", additional_kwargs={"k": object()})], thread_id="t")
     assert ids(memory.recall(thread_id="t")) == ["m1"]
     assert [row.seq for row in memory.save_messages([human("c")], thread_id="t")] == [2]
 

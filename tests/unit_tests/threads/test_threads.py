@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from langchain_mastra_memory.errors import (
     InvalidIdError,
     InvalidQueryError,
     MissingResourceError,
+    StoreReadOnlyError,
     ThreadNotFoundError,
     ThreadOwnershipError,
 )
@@ -545,3 +547,32 @@ async def test_every_method_has_an_async_twin_that_does_the_same(memory: Any) ->
     assert (await memory.adelete_thread("t")).threads == 1
     with pytest.raises(ThreadNotFoundError):
         await memory.aupdate_thread("t", title="X")
+
+
+def test_a_read_only_memory_shows_everything_and_changes_nothing(
+    memory: Any, memory_factory: Callable[..., Any]
+) -> None:
+    memory.save_messages([("user", "Hi")], thread_id="t", resource_id="r")
+    data = memory.export_resource("r")
+    reader = memory_factory(memory.store, read_only=True)
+    before = (reader.get_thread("t"), reader.recall(thread_id="t").items)
+    assert before == (memory.get_thread("t"), memory.recall(thread_id="t").items)
+    writes = [
+        lambda: reader.create_thread("r"),
+        lambda: reader.update_thread("t", title="X"),
+        lambda: reader.delete_thread("t"),
+        lambda: reader.transfer_thread("t", "r2"),
+        lambda: reader.clone_thread("t"),
+        lambda: reader.copy_thread("t"),
+        lambda: reader.save_messages([("user", "more")], thread_id="t"),
+        lambda: reader.update_messages([{"id": before[1][0].id, "content": "X"}], thread_id="t"),
+        lambda: reader.delete_messages([before[1][0].id], thread_id="t"),
+        lambda: reader.clear_thread("t"),
+        lambda: reader.import_resource(data, resource_id="r3"),
+        lambda: reader.delete_resource("r"),
+    ]
+    for write in writes:
+        with pytest.raises(StoreReadOnlyError):
+            write()
+    assert (reader.get_thread("t"), reader.recall(thread_id="t").items) == before
+    assert reader.list_threads(all_resources=True).total == 1
