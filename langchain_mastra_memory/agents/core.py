@@ -40,6 +40,7 @@ from langchain_mastra_memory.store.operations.runs import (
     StoreBoundary,
     StoredBoundary,
 )
+from langchain_mastra_memory.threads.titles import TitleProvider
 from langchain_mastra_memory.tokens import ready
 from langchain_mastra_memory.types import StoredMessage
 
@@ -182,7 +183,10 @@ class Turns:
             )
             if on is False
         }
-        return [provider for provider in self.memory.providers if provider.name not in off]
+        found = [provider for provider in self.memory.providers if provider.name not in off]
+        if switches.titles and self.memory.options.titles is None:
+            found.append(TitleProvider(self.memory))
+        return found
 
     def read_only(self, identity: Identity) -> bool:
         """Return whether nothing may be written in this run."""
@@ -293,7 +297,8 @@ class Turns:
         if call.from_state:
             start = _turn_place(call)
             inputs = call.messages[start:] if call.inputs else ()
-            again = resent(inputs, call.messages[:start]) if len(inputs) > 1 else {}
+            known = [message for message in call.messages[:start] if message.id not in call.refused]
+            again = resent(inputs, known) if len(inputs) > 1 else {}
             return frozenset(inputs[at].id or "" for at in again)
         if len(call.messages) < 2:
             return frozenset()

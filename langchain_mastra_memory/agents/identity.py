@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 CHECKPOINTER_KEY: Final = "__pregel_checkpointer"
 """LangGraph's own key for the run's checkpointer: None without one (`execution_info` cannot tell)."""
 
-STREAM_KEY: Final = "__pregel_stream"
-"""LangGraph's own key for the run's stream, with the modes that somebody listens to."""
-
 ResourceOf = Callable[[Any], str | None]
 """A function of the runtime that says whose run it is, instead of the rules here."""
 
@@ -91,10 +88,13 @@ def current_config() -> RunnableConfig:
         return {}
 
 
-def is_streamed(config: RunnableConfig) -> bool:
-    """Return whether somebody listens to the run's custom stream: `invoke` does not."""
-    stream = (config.get("configurable") or {}).get(STREAM_KEY)
-    return "custom" in getattr(stream, "modes", ())
+def is_streamed(writer: Callable[[Any], None]) -> bool:
+    """Return whether somebody listens to the custom stream: with `invoke` nobody does, and the writer does nothing.
+
+    Args:
+        writer: The runtime's `stream_writer`.
+    """
+    return getattr(writer, "__name__", "") not in {"_no_op_stream_writer", "no_writer"}
 
 
 def from_context(context: object, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ from langchain_mastra_memory.agents.identity import (
     identify,
     is_streamed,
 )
+from langchain_mastra_memory.agents.partial import keep_partial, streamed_text
+from langchain_mastra_memory.agents.placing import is_late_start, outer_middleware, warn_misplaced
 from langchain_mastra_memory.agents.record import RUN_CHANNEL, RunRecord, RunState, is_complete, opened, record_of
 from langchain_mastra_memory.agents.saving import archives, finish, keeps_nothing
 from langchain_mastra_memory.base import MemoryBase
@@ -68,7 +71,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         resource_id: Decides whose run it is, as a function of the runtime.
         history: Where the history comes from; by default as in `MessageHistory(history=...)`.
         retain_full_input: Take what the caller sends as the whole conversation.
-        save_partial: Keep what was streamed when the caller cancels.
+        save_partial: Keep what was streamed when the caller cancels an async run.
         features: With a function as `memory`: a memory whose features (tools, channels) all the others have too.
 
     Example:
@@ -108,6 +111,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         self.state_schema = _state_schema(channels)
         self._returning: set[str] = set()
+        self._is_placed = False
 
     @property
     def name(self) -> str:
@@ -130,6 +134,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Handler
     ) -> ExtendedModelResponse[Any] | ModelResponse[Any]:
         """Put memory into the request, and note that the answer came through here."""
+        self._check_place()
         identity = self._identity(request.runtime)
         if identity.options.off:
             return self._noted(handler(self._without_tools(request)))
@@ -141,12 +146,22 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: AsyncHandler
     ) -> ExtendedModelResponse[Any] | ModelResponse[Any]:
         """Put memory into the request, and note that the answer came through here."""
+        self._check_place()
         identity = self._identity(request.runtime)
         if identity.options.off:
             return self._noted(await handler(self._without_tools(request)))
         turns = self._turns_for(identity, request.runtime)
         shown = await self._shown(turns.memory.io(is_async=True), turns, identity, request)
-        return self._noted(await handler(shown))
+        if not self._keeps_partial(turns, identity):
+            return self._noted(await handler(shown))
+        with streamed_text() as said:
+            try:
+                return self._noted(await handler(shown))
+            except asyncio.CancelledError:
+                call = self._call(turns, identity, request.state, request.runtime)
+                record = record_of(request.state, self._name)
+                keep_partial(turns, call, record, said.message())
+                raise
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
@@ -191,6 +206,22 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         turns = self._turns_for(identity, runtime)
         return await self._finish(turns.memory.io(is_async=True), turns, identity, state, runtime)
 
+    def _keeps_partial(self, turns: Turns, identity: Identity) -> bool:
+        """Return whether what was streamed is kept when the caller cancels."""
+        options = turns.history
+        choices = (identity.options.save_partial, self._partial, options.save_partial if options else False)
+        wanted = next(choice for choice in choices if choice is not None)
+        return wanted and not keeps_nothing(identity, turns)
+
+    def _check_place(self) -> None:
+        """Warn, once, when another middleware is around this one: it would see the prompt before memory has made it."""
+        if self._is_placed:
+            return
+        self._is_placed = True
+        outer = outer_middleware(self)
+        if outer is not None:
+            warn_misplaced(self._name, outer)
+
     def _identity(self, runtime: Runtime[Any]) -> Identity:
         return identify(runtime, current_config(), resource_of=self._resource_of, agent=self._agent)
 
@@ -225,7 +256,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             identity=identity,
             state=state,
             writer=runtime.stream_writer,
-            streams=is_streamed(current_config()),
+            streams=is_streamed(runtime.stream_writer),
             source=self._history or (options.history if options else "auto"),
             retain_full_input=options.retain_full_input if options and self._retain is None else bool(self._retain),
             **{**fields, **more},
@@ -235,6 +266,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self, io: IO, turns: Turns, identity: Identity, state: Mapping[str, Any], runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         messages: Sequence[BaseMessage] = state.get("messages", ())
+        others = len(set(state.get(RUN_CHANNEL) or {}) - {self._name})
+        if (
+            not self._is_placed
+            and not record_of(state, self._name)
+            and is_late_start(current_config(), messages, memories=others)
+        ):
+            self._is_placed = True
+            warn_misplaced(self._name, "a middleware with a before_agent hook")
         record = opened(
             record_of(state, self._name),
             messages,

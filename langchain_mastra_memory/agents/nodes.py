@@ -121,7 +121,7 @@ def _call(
         tools=tools,
         state=state,
         writer=runtime.stream_writer,
-        streams=is_streamed(config),
+        streams=is_streamed(runtime.stream_writer),
         source=source or (options.history if options else "auto"),
         retain_full_input=bool(options and options.retain_full_input),
     )

@@ -36,7 +36,7 @@ class RunRecord(TypedDict, total=False):
         ids: At the end: ids that become ordinary messages.
         end: At the end: the id of the last message of the state.
         replaced: At the end: what `before_save` made of messages, by id; see `threads.runs.dump_replacement`.
-        refused: Ids of messages of refused runs, kept out of prompts.
+        refused: Ids of messages that stay out of prompts: of refused runs, and copies of what was there already.
     """
 
     turn: str

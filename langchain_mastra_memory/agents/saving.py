@@ -59,9 +59,12 @@ async def finish(io: IO, turns: Turns, call: Call, record: RunRecord, *, complet
         refused = [*record.get("refused", ()), *_since_input(call, record)]
         closing, saved = {"status": "refused", "end": end, "refused": refused}, ()
     else:
-        run = of_run(call, record, await turns.repeated(io, call))
+        repeated = await turns.repeated(io, call)
+        run = of_run(call, record, repeated)
         archived = await before_saving(io, run, turns.history)
         closing = {"status": "complete", "end": end, "ids": list(archived.ids)}
+        if repeated and call.from_state:
+            closing["refused"] = [*record.get("refused", ()), *sorted(repeated)]
         saved = archived.messages
         if record.get("saver"):
             closing["replaced"] = {key: dump_replacement(made) for key, made in archived.replaced.items()}
@@ -170,7 +173,15 @@ async def _apply(io: IO, function: BeforeSave, message: BaseMessage) -> BaseMess
     return made
 
 
-async def save(io: IO, turns: Turns, call: Call, archived: Archived, *, before: Sequence[str]) -> list[StoredMessage]:
+async def save(
+    io: IO,
+    turns: Turns,
+    call: Call,
+    archived: Archived,
+    *,
+    before: Sequence[str],
+    beside: frozenset[str] = frozenset(),
+) -> list[StoredMessage]:
     """Archive a run's messages in one transaction; the thread is made if it is missing.
 
     Args:
@@ -179,6 +190,7 @@ async def save(io: IO, turns: Turns, call: Call, archived: Archived, *, before: 
         call: The run at its end.
         archived: What to save.
         before: The ids of the state's messages before the run.
+        beside: Ids of messages that are not in the state.
     """
     if not archived.messages:
         return []
@@ -196,6 +208,7 @@ async def save(io: IO, turns: Turns, call: Call, archived: Archived, *, before: 
             after=tuple(before),
             from_state=call.from_state,
             keep_known=not call.from_state,
+            beside=beside,
             outside=_beside_checkpoints(call.identity, memory),
             title=options.thread_title,
             metadata=options.thread_metadata or {},

@@ -7,8 +7,10 @@ LangGraph's own. Only its memory has a thread of its own, under a resource deriv
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 import uuid
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -47,6 +49,9 @@ from langchain_mastra_memory.store.operations.runs import LoadHistory
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.base import MemoryBase
+
+logger = logging.getLogger(__name__)
+_NAMES: weakref.WeakKeyDictionary[MemoryBase, weakref.WeakValueDictionary[str, SubAgent]] = weakref.WeakKeyDictionary()
 
 MessageFilter = Callable[..., Sequence[BaseMessage] | Awaitable[Sequence[BaseMessage]]]
 """`filter(messages=..., agent=..., prompt=...)` returns what of the parent's conversation the worker sees."""
@@ -107,6 +112,8 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
         self._resource = resource
         self._resource_of = resource_id
         self._remembers = any(_has_memory(part) for part in _unwrapped(agent))
+
+        _note_name(memory, self)
 
     def __repr__(self) -> str:
         return f"SubAgent({self._name!r})"
@@ -273,6 +280,15 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
 
 def _is_free(key: str) -> bool:
     return key not in _COORDINATES and not key.startswith("__pregel")
+
+
+def _note_name(memory: MemoryBase, worker: SubAgent) -> None:
+    """Say when two workers of one memory have one name: they share its resource, with pages and all."""
+    named = _NAMES.setdefault(memory, weakref.WeakValueDictionary())
+    other = named.get(worker._name)  # noqa: SLF001 - a worker's own module
+    if other is not None and other._agent is not worker._agent:  # noqa: SLF001
+        logger.warning("two workers are named %r: they share one resource; give one another name", worker.name)
+    named[worker._name] = worker  # noqa: SLF001
 
 
 def _has_memory(graph: object) -> bool:

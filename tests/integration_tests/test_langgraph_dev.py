@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from langgraph.pregel.remote import RemoteGraph
 from langgraph_sdk import get_client
 
 from langchain_mastra_memory.memory import Memory
@@ -110,9 +111,15 @@ async def test_the_server_runs_a_graph_with_memory_and_nothing_blocks_it(tmp_pat
     config: dict[str, object] = {"checkpointer": {"path": "./agent.py:make_checkpointer"}} if checkpointer else {}
     with server(tmp_path, sqlite_url, config) as address:
         thread_id, said = await _talk(address, ["one", "two"])
+        async with get_client(url=address) as client:
+            result = await RemoteGraph("agent", client=client).ainvoke(
+                {"messages": [{"role": "user", "content": "three"}]},
+                {"configurable": {"thread_id": thread_id, "resource_id": "user-1"}},
+            )
+        assert [message["content"] for message in result["messages"]][-2:] == ["three", "I see one | two | three"]
     assert said == ["one", "I see one", "two", "I see one | two"]
     with Memory(sqlite_url) as memory:
         (thread,) = memory.list_threads("user-1")
         assert thread.id == thread_id
         archived = memory.recall(thread_id=thread_id, resource_id="user-1", per_page=False)
-        assert [stored.message.text for stored in archived] == said
+        assert [stored.message.text for stored in archived] == [*said, "three", "I see one | two | three"]

@@ -512,3 +512,28 @@ def test_the_worker_takes_a_prompt_messages_or_a_state(memory):
     for nothing in ("", " ", [], {"messages": [("ai", "x")]}, 5):
         with pytest.raises(ConfigurationError):
             worker.invoke(nothing, CONFIG)
+
+
+def test_two_workers_of_one_name_are_told_that_they_share(memory, caplog):
+    first = memory.subagent(worker_agent(say("x")), name="helper")
+    memory.subagent(worker_agent(say("y")), name="other")
+    assert not caplog.records
+    second = memory.subagent(worker_agent(say("y")), name="helper")
+    assert "two workers are named 'helper'" in caplog.text
+    assert first.name == second.name
+
+
+def test_workers_that_delegate_in_a_circle_are_stopped(memory):
+    def reply(messages: list[AnyMessage]) -> Any:
+        return tool_call("self", {"prompt": f"{messages[-1].text}."}, id="c1")
+
+    made: list[Any] = []
+
+    @tool("self")
+    def again(prompt: str) -> str:
+        """Delegate to myself."""
+        return made[0].invoke(prompt)["messages"][-1].text
+
+    made.append(memory.subagent(worker_agent(ScriptedChatModel(reply), [again]), name="a"))
+    with pytest.raises(ConfigurationError, match="circle"):
+        made[0].invoke("go", CONFIG)
