@@ -61,8 +61,9 @@ if TYPE_CHECKING:
     from langchain_mastra_memory.agents.run_options import RunOptions
     from langchain_mastra_memory.base import MemoryBase
 
-ATTEMPTS: Final = 8
-"""Plans made for one write before giving up: each time somebody else changed the thread in between."""
+ATTEMPTS: Final = 200
+"""Plans made for one write before giving up. Each time somebody else has changed the thread in between, so that a burst
+of runs on one thread gets on: with n of them, one is overtaken at most n times for each of their changes."""
 _KEYS: Final = frozenset(
     {"v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends"}
 )
