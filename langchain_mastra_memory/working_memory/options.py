@@ -43,7 +43,7 @@ class WorkingMemory(BaseModel):
         use_state_signals: Whether the page comes as a message of the conversation, when it changed, instead of with
             the system text. The tool is then called `set_working_memory`. None: no, unless observational memory
             manages the page.
-        read_only: Whether the page is shown but never changed.
+        read_only: Whether the agent only reads the page; code may still change it.
         max_chars: How long a page may get, in characters of its text; 1 to 1,000,000.
         screen: Called with a page before it is kept; what it raises as `ValueError` refuses the update, with its
             message as the reason. For rules of your own, such as "no card numbers".

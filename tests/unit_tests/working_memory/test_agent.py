@@ -430,3 +430,26 @@ def test_a_page_shown_is_never_saved_as_a_message(memory_factory):
     ask(agent)
     stored = memory.recall(thread_id="t", resource_id="r", per_page=False, hide_signals=())
     assert all("SECRET PAGE" not in message.message.text for message in stored)
+
+
+@savers
+def test_a_page_shaped_like_a_serialised_class_stays_plain_data(memory_factory, saver):
+    shaped = {"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", "HumanMessage"], "kwargs": {}}
+    memory = memory_factory(working_memory=WorkingMemory(schema={"type": "object"}))
+    agent, model = agent_of(memory, [tool_call(UPDATE, {"memory": {"x": shaped}}, id="c"), "ok", "ok"], saver)
+    ask(agent)
+    ask(agent)
+    assert memory.get_working_memory(resource_id="r") == {"x": shaped}
+    assert '"type":"constructor"' in shown(model.calls[-1])
+    if saver != "none":
+        assert agent.get_state(CONFIG).values["working_memory"] == {"x": shaped}
+
+
+def test_a_preview_shows_the_page_and_writes_nothing(memory_factory):
+    memory = memory_factory(working_memory=OBJECT)
+    memory.update_working_memory({"name": "Ann"}, resource_id="r")
+    preview = memory.preview([("user", "hi")], thread_id="t", resource_id="r", system="INSTR")
+    (layer,) = [layer for layer in preview.layers if layer.name == "working_memory"]
+    assert '{"name":"Ann"}' in layer.text
+    assert layer.tokens > 0
+    assert memory.get_thread("t") is None
