@@ -99,7 +99,8 @@ def run_fence(fence: Fence, namespace: dict[str, Any], runner: asyncio.Runner, f
     shown = [line.strip()[2:].strip() for line in fence.code.splitlines() if line.strip().startswith("#>")]
     if shown:
         said = [line.rstrip() for line in printed.getvalue().splitlines()]
-        assert [line.strip() for line in said] == shown, f"{fence} prints something else than it shows"
+        printed_lines = [line.strip() for line in said]
+        assert printed_lines == shown, f"{fence} prints something else than it shows: {printed_lines}"
 
 
 def _execute(code: types.CodeType, namespace: dict[str, Any], runner: asyncio.Runner) -> None:

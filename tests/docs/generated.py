@@ -14,6 +14,7 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from langchain_core.messages import AnyMessage
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -40,7 +41,7 @@ def options_table(name: str) -> str:
     meanings = attribute_docs(model)
     rows = [
         (
-            f"`{key}`",
+            f"`{field.alias or key}`",
             type_text(field),
             f"`{default_text(field)}`" if default_text(field) else "required",
             field.description or meanings.get(key, ""),
@@ -103,14 +104,21 @@ def annotation_text(annotation: Any) -> str:
         return "None"
     if annotation is typing.Any:
         return "anything"
+    if origin in (typing.Union, types.UnionType) and set(arguments) == set(
+        typing.get_args(typing.get_args(AnyMessage)[0])
+    ):
+        return "message"
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys(annotation_text(argument) for argument in arguments))
     if origin is typing.Literal:
         return " or ".join(f"`{argument!r}`" for argument in arguments)
     if origin is typing.Annotated:
         return annotation_text(arguments[0]) + bounds_text(arguments[1:])
-    if origin is not None and getattr(origin, "__name__", "") == "Callable":
-        return "function"
+    name = str(getattr(origin, "__name__", origin))
+    if name in ("Callable", "Mapping", "Runnable"):
+        return {"Callable": "function", "Mapping": "dict"}.get(name, name)
+    if name == "dict":
+        return "dict"
     if origin is not None:
         inner = ", ".join(annotation_text(argument) for argument in arguments if argument is not Ellipsis)
         return (

@@ -14,14 +14,19 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_mastra_memory.testing import ScriptedChatModel, tool_call
 
+OBSERVED = "<observations>\n* (12:00) The user said hello.\n</observations>"
+
 
 class Script:
-    """The replies of a page: in order, then the same polite one."""
+    """The replies of a page, in order; then the same polite one, or an observation where one is asked for."""
 
     def __init__(self, replies: list[Any]) -> None:
         self._replies = iter(replies)
 
     def __call__(self, messages: list[BaseMessage]) -> str | AIMessage | dict[str, Any]:
+        # Background work does not use up what the page's conversation is to hear.
+        if any("<observations>" in message.text for message in messages if message.type in ("system", "human")):
+            return OBSERVED
         reply = next(self._replies, "Understood.")
         if isinstance(reply, dict) and "call" in reply:
             return tool_call(reply["call"], reply.get("args"), id=reply.get("id"), text=reply.get("text", ""))

@@ -40,8 +40,10 @@ def test_every_prompt_in_a_docstring_gives_what_it_shows(name, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    with provider([]):
-        results = doctest.testmod(module, optionflags=flags, raise_on_error=False, verbose=False)
+    with provider([]) as model:
+        ready = ready_objects(model) if ">>>" in Path(module.__file__ or "").read_text() else {}
+        extra = {key: value for key, value in ready.items() if key not in vars(module)}
+        results = doctest.testmod(module, optionflags=flags, extraglobs=extra)
     assert results.failed == 0
 
 
@@ -61,17 +63,29 @@ def test_every_fence_in_a_docstring_runs(module, examples, tmp_path, monkeypatch
 
 
 def ready_objects(model: Any) -> dict[str, Any]:
-    """Return what a docstring may use without making it: `memory`, `agent`, `model`, `tools` and the public names."""
+    """Return what a docstring may use without making it: `memory`, `agent`, `model`, `builder` and the public names."""
     from langchain.agents import create_agent
     from langchain_core.messages import AIMessage, HumanMessage
+    from langgraph.graph import START, MessagesState, StateGraph
 
     from langchain_mastra_memory import Memory
 
-    memory = Memory("memory://", model=model)
+    # What features there are depends on the example; an agent without a resource can only have the history.
+    memory = Memory("memory://", model=model, working_memory=True, semantic_recall=True, observational_memory=True)
+    memory.save_messages([HumanMessage("Hello"), AIMessage("Hello, Ada.")], thread_id="t1", resource_id="user-1")
+    plain = Memory("memory://", model=model)
     public = {name: getattr(langchain_mastra_memory, name) for name in langchain_mastra_memory.__all__}
-    agent = create_agent(model, middleware=[memory.middleware()], checkpointer=memory.checkpointer)
+    agent = create_agent(model, middleware=[plain.middleware()], checkpointer=plain.checkpointer)
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", lambda state: {"messages": [model.invoke(state["messages"])]})
+    builder.add_edge(START, "answer")
     return {
         **public,
+        "builder": builder,
+        "graph": builder,
+        "START": START,
+        "MessagesState": MessagesState,
+        "StateGraph": StateGraph,
         "memory": memory,
         "agent": agent,
         "model": model,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_every_cell_runs_from_top_to_bottom(notebook, tmp_path):
         timeout=300,
         check=False,
     )
-    assert run.returncode == 0, run.stderr[-6000:]
+    assert run.returncode == 0, re.sub(r"\x1b\[[0-9;]*m", "", run.stderr)[-6000:]
 
 
 @notebooks

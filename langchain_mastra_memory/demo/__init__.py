@@ -1,0 +1,1 @@
+"""The demonstration: one conversation in two operating-system processes over one database."""
