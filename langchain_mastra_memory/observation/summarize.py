@@ -113,7 +113,7 @@ def summarize_conversation(
 
     Example:
         >>> from langchain_mastra_memory.testing import ScriptedChatModel
-        >>> model = ScriptedChatModel(["<observations>\\n* User likes tea\\n</observations>"])
+        >>> model = ScriptedChatModel(["<observations>\n* User likes tea\n</observations>"])
         >>> summarize_conversation([("user", "I like tea")], model=model).summary
         '* User likes tea'
     """
