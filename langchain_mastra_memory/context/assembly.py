@@ -210,14 +210,16 @@ def _system(layers: Layers, layout: Layout, hoisted: Sequence[str]) -> SystemMes
         parts += [layer.guide, layer.text]
     for layer in layers.volatile:
         parts += [layer.guide, layer.text if data else ""]
-    added = "\n\n".join(part for part in parts if part)
+    added = "\n\n".join(part for part in parts if part.strip())
     own = layers.instructions
+    if own is not None and isinstance(own.content, str) and not own.content.strip():
+        own = None
     if not added:
         return own
     if own is None:
         return SystemMessage(added)
     if isinstance(own.content, str):
-        return own.model_copy(update={"content": f"{own.content}\n\n{added}" if own.content else added})
+        return own.model_copy(update={"content": f"{own.content}\n\n{added}"})
     return own.model_copy(update={"content": [*own.content, {"type": "text", "text": added}]})
 
 

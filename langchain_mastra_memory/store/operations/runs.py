@@ -178,6 +178,7 @@ class SaveRun(Operation[list[StoredMessage]]):
             `from_state` false: where the thread stands.
         from_state: Whether the position comes from `after`.
         keep_known: Whether a message whose id is in view is left as it is.
+        beside: Ids of messages that the run's state does not have: they join its view at their place.
         outside: Whether the thread's own checkpoints do not know of this run: a graph inside another one.
         title: The title of the thread, when it is made here.
         metadata: Its metadata, when it is made here.
@@ -197,6 +198,7 @@ class SaveRun(Operation[list[StoredMessage]]):
     after: tuple[str, ...] = ()
     from_state: bool = False
     keep_known: bool = False
+    beside: frozenset[str] = frozenset()
     outside: bool = False
     title: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)

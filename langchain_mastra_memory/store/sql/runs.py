@@ -312,7 +312,7 @@ def _row(op: SaveRun, new: NewMessage, seq: int, branch: int, now: int) -> Writt
         tokens=new.tokens,
         revision=1,
         created_at=now if new.created_at is None else new.created_at,
-        outside=op.outside,
+        outside=op.outside or new.message.id in op.beside,
     )
 
 
