@@ -10,7 +10,14 @@ import pytest
 from langchain_mastra_memory.errors import StoreReadOnlyError
 from langchain_mastra_memory.store.base import Group, MemoryStore
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
-from langchain_mastra_memory.store.wrappers import EncryptedStore, ReadOnlyStore, StoreWrapper, Trace, TracedStore
+from langchain_mastra_memory.store.wrappers import (
+    EncryptedStore,
+    ReadOnlyStore,
+    RedactingStore,
+    StoreWrapper,
+    Trace,
+    TracedStore,
+)
 from langchain_mastra_memory.testing.conformance import MemoryStoreConformance
 
 
@@ -102,6 +109,16 @@ class TestEncrypted(MemoryStoreConformance):
     @classmethod
     def store(cls) -> Iterator[MemoryStore]:
         with EncryptedStore(SQLMemoryStore("memory://"), key=b"0123456789abcdef" * 4) as store:
+            yield store
+
+
+class TestRedacting(MemoryStoreConformance):
+    """Where there is nothing to redact, nothing changes."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def store(cls) -> Iterator[MemoryStore]:
+        with RedactingStore(SQLMemoryStore("memory://"), lambda text: text.replace("never there", "")) as store:
             yield store
 
 

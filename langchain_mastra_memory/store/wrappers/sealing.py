@@ -1,7 +1,7 @@
 """Sealing plain data: what a user wrote becomes ciphertext, and everything that a store works with stays.
 
-`Seal.seal` walks the dataclasses of an operation, `Seal.unseal` those of a result. Both follow one table of field names
-(`TEXTS`, `JSON_VALUES`); every message and all bytes are sealed wherever they are.
+`Seal.seal` walks the dataclasses of an operation, `Seal.unseal` those of a result. Both follow the table of `walking`;
+every message and all bytes are sealed wherever they are.
 
 The cipher is AES-SIV (RFC 5297), deterministic on purpose: equal values have equal ciphertexts, so that metadata can be
 filtered by equality and a body is stored once. Whoever reads the file learns which values are equal, and their sizes.
@@ -10,10 +10,9 @@ filtered by equality and a body is stored once. Whoever reads the file learns wh
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from langchain_core.messages import (
@@ -29,22 +28,9 @@ from langchain_core.messages.tool import tool_call
 
 from langchain_mastra_memory.codec import dump_message, load_message
 from langchain_mastra_memory.errors import ConfigurationError, InvalidQueryError, StoreCorruptError
+from langchain_mastra_memory.store.wrappers.walking import Walk
 
 T = TypeVar("T")
-
-CODEC: Final = "lc"
-"""The form of a checkpoint's body that is an encoded message; see `threads.bodies`."""
-
-TEXTS: Final = frozenset({"title", "text", "current_task", "suggested_response", "thread_title"})
-"""Fields whose strings are sealed."""
-JSON_VALUES: Final = frozenset({"metadata", "extracted", "titles"})
-"""Fields whose mappings have their values sealed; keys stay, and so does None, which means "remove" or "null"."""
-PLAIN_KEYS: Final = frozenset({"signal", "clone"})
-"""Metadata keys that the store itself reads."""
-CODEC_BODIES: Final = frozenset(
-    {("Archived", "body"), ("ArchivePlan", "own"), ("ArchivePlan", "replaced"), ("RawMessage", "body")}
-)
-"""Bytes that are an encoded message, which the store decodes; so are those whose form is `CODEC`."""
 
 _TOKEN: Final = re.compile("\ue000enc1:([A-Za-z0-9_-]+=*)\ue001")
 _MESSAGE: Final = re.compile("\ue000enc1m:([A-Za-z0-9_-]+=*)\ue001")
@@ -89,12 +75,12 @@ class Seal:
 
     def seal(self, value: T) -> T:
         """Return an operation with what users wrote sealed."""
-        sealed: T = _Walk(self._seal_text, self._seal_json, self._seal_bytes, self._seal_message).walk(value)
+        sealed: T = Walk(self._seal_text, self._seal_json, self._seal_bytes, self._seal_message).walk(value)
         return sealed
 
     def unseal(self, value: T) -> T:
         """Return a result with everything opened; what was never sealed comes back as it is."""
-        opened: T = _Walk(self._open_text, self._open_json, self._open_bytes, self._open_message).walk(value)
+        opened: T = Walk(self._open_text, self._open_json, self._open_bytes, self._open_message).walk(value)
         return opened
 
     def _token(self, plain: bytes, kind: str = "") -> str:
@@ -144,66 +130,6 @@ class Seal:
         opened = load_message(self._opened(token))
         opened.id = message.id  # a copy has an id of its own
         return opened
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Walk:
-    """Rebuilds plain data, changing what the table names."""
-
-    text: Callable[[str], str]
-    json: Callable[[Any], Any]
-    raw: Callable[[bytes], bytes]
-    message: Callable[[BaseMessage], BaseMessage]
-
-    def walk(self, value: Any) -> Any:
-        """Return the value, changed within."""
-        if isinstance(value, BaseMessage):
-            return self.message(value)
-        if isinstance(value, bytes):
-            return self.raw(value)
-        if isinstance(value, (list, tuple)):
-            return type(value)(
-                self._codec(inner)
-                if isinstance(inner, bytes) and index and value[index - 1] == CODEC
-                else self.walk(inner)
-                for index, inner in enumerate(value)
-            )
-        if isinstance(value, Mapping):
-            return {key: self.walk(inner) for key, inner in value.items()}
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return self._fields(value)
-        return value
-
-    def _fields(self, value: Any) -> Any:
-        kind = type(value).__name__
-        if kind == "NewMessage" and value.kind == "signal":  # the store reads what a signal is about
-            return dataclasses.replace(value, message=self.message(value.message))
-        changed = {}
-        for field in dataclasses.fields(value):
-            before = getattr(value, field.name)
-            coded = field.name == "body" and getattr(value, "form", None) == CODEC
-            after = self._codec(before) if coded else self._field(kind, field.name, before)
-            if after is not before:
-                changed[field.name] = after
-        return dataclasses.replace(value, **changed) if changed else value
-
-    def _field(self, kind: str, name: str, value: Any) -> Any:
-        if (kind, name) in CODEC_BODIES:
-            return (
-                {key: self._codec(v) for key, v in value.items()} if isinstance(value, Mapping) else self._codec(value)
-            )
-        if name in TEXTS and isinstance(value, str):
-            return self.text(value)
-        if name in JSON_VALUES and isinstance(value, Mapping):
-            return {key: inner if key in PLAIN_KEYS else self.json(inner) for key, inner in value.items()}
-        if name == "mirror":
-            return {
-                key: tuple((path, self.json(inner)) for path, inner in values) for key, values in (value or {}).items()
-            }
-        return self.walk(value)
-
-    def _codec(self, body: bytes | None) -> bytes | None:
-        return None if body is None else dump_message(self.message(load_message(body)))
 
 
 def _as_text(value: object) -> str:

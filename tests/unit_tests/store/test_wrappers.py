@@ -31,7 +31,7 @@ from langchain_mastra_memory.store.operations.threads import (
     UpdateThread,
 )
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
-from langchain_mastra_memory.store.wrappers import EncryptedStore, ReadOnlyStore, Trace, TracedStore
+from langchain_mastra_memory.store.wrappers import EncryptedStore, ReadOnlyStore, RedactingStore, Trace, TracedStore
 
 KEY = b"k" * 64
 OTHER = b"o" * 32
@@ -75,7 +75,7 @@ def test_nothing_that_a_user_wrote_is_readable_in_the_file(path: Path) -> None:
 def test_checkpoints_of_an_encrypted_store_are_ciphertext_and_their_messages_are_stored_once(path: Path) -> None:
     from langgraph.graph import END, START, MessagesState, StateGraph
 
-    from langchain_mastra_memory.store.wrappers.sealing import CODEC
+    from langchain_mastra_memory.store.wrappers.walking import CODEC
     from langchain_mastra_memory.threads import bodies
     from langchain_mastra_memory.threads.saver import ThreadSaver
 
@@ -197,6 +197,45 @@ async def test_a_memory_works_on_an_encrypted_store() -> None:
         assert [m.message.text for m in await memory.arecall(thread_id="t")] == ["hello"]
         await memory.aupdate_thread("t", title="Lisbon", metadata={"a": 1})
         assert memory.list_threads("ada", metadata={"a": 1})[0].title == "Lisbon"
+
+
+def test_nothing_that_is_redacted_reaches_the_file_and_the_rest_stays(path: Path) -> None:
+    with RedactingStore(SQLMemoryStore(f"sqlite:///{path}"), lambda text: text.replace("SECRET", "[gone]")) as store:
+        fill(store)
+        store.run(UpdateThread(thread_id="t", metadata={"deep": {"list": ["SECRET deep"]}}))
+        saved = [m.message for m in store.run(ListMessages(thread_ids=("t",)))]
+        assert saved[1].tool_calls[0]["args"] == {"q": "[gone] argument"}
+        assert [m.content for m in saved] == [
+            "[gone] question",
+            [{"type": "text", "text": "[gone] answer"}],
+            "[gone] result",
+        ]
+        thread = store.run(GetThread(thread_id="t"))
+        assert thread is not None
+        assert thread.metadata == {"k": "[gone] value", "n": 1, "deep": {"list": ["[gone] deep"]}}
+    # names and additional_kwargs are not texts
+    assert path.read_bytes().replace(b"SECRETname", b"").replace(b"SECRET note", b"").count(b"SECRET") == 0
+
+
+def test_a_graph_goes_on_with_redacted_messages_and_its_archive_agrees(path: Path) -> None:
+    from langgraph.graph import END, START, MessagesState, StateGraph
+
+    from langchain_mastra_memory.threads.saver import ThreadSaver
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("answer", lambda state: {"messages": [AIMessage("SECRET answer")]})
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", END)
+    config = {"configurable": {"thread_id": "t", "resource_id": "ada"}}
+    with RedactingStore(SQLMemoryStore(f"sqlite:///{path}"), lambda text: text.replace("SECRET", "[gone]")) as store:
+        for number in range(3):
+            graph.compile(checkpointer=ThreadSaver(store)).invoke(
+                {"messages": [HumanMessage(f"SECRET {number}")]}, config
+            )
+        state = graph.compile(checkpointer=ThreadSaver(store)).get_state(config).values["messages"]
+        archive = [m.message for m in store.run(ListMessages(thread_ids=("t",), per_page=False))]
+    assert [m.text for m in state] == [t for n in range(3) for t in (f"[gone] {n}", "[gone] answer")]
+    assert archive == state
 
 
 def test_a_read_only_store_says_which_operation_it_refused() -> None:
