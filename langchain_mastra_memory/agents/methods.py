@@ -248,6 +248,8 @@ class AgentMethods(MemoryBase):
         turns = Turns(self)  # of its own: nothing of a preview stays
         return await _preview(io, turns, call)
 
+    apreview = preview.twin
+
 
 async def _preview(io: IO, turns: Turns, call: Call) -> Preview:
     counter = await ready(turns.memory.token_counter, io)

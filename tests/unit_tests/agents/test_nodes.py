@@ -1,0 +1,166 @@
+"""`load_node` and `save_node` in raw graphs give what the middleware gives."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from typing_extensions import TypedDict
+
+from langchain_mastra_memory import Memory, MemoryContext, MessageHistory, RunOptions, ThreadTitles
+from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
+from langchain_mastra_memory.testing.prompts import check_prompt
+
+SAVERS = ["none", "memory", "ours"]
+
+
+class State(MessagesState):
+    llm_input_messages: list[AnyMessage]
+
+
+@tool
+def lookup(city: str) -> str:
+    """Look a city up."""
+    return f"facts about {city}"
+
+
+@pytest.fixture(params=["sync", "async"])
+def invoke(request: pytest.FixtureRequest) -> Any:
+    if request.param == "sync":
+        return lambda graph, *args, **kwargs: graph.invoke(*args, **kwargs)
+    return lambda graph, *args, **kwargs: asyncio.run(graph.ainvoke(*args, **kwargs))
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    with Memory("memory://") as made:
+        yield made
+
+
+def saver_of(memory: Memory, kind: str) -> Any:
+    return {"none": None, "memory": InMemorySaver(), "ours": memory.checkpointer}[kind]
+
+
+def graph_of(memory: Memory, model: ScriptedChatModel, saver: Any = None, **load: Any) -> Any:
+    bound = model.bind_tools([lookup])
+
+    def call(state: State) -> dict[str, Any]:
+        return {"messages": [bound.invoke(state["llm_input_messages"])]}
+
+    builder = StateGraph(State, context_schema=MemoryContext)
+    builder.add_node("load", memory.load_node(**load))
+    builder.add_node("model", call)
+    builder.add_node("tools", ToolNode([lookup]))
+    builder.add_node("save", memory.save_node())
+    builder.add_edge(START, "load")
+    builder.add_edge("load", "model")
+    builder.add_conditional_edges("model", tools_condition, {"tools": "tools", "__end__": "save"})
+    builder.add_edge("tools", "load")
+    return builder.compile(checkpointer=saver)
+
+
+CONFIG = {"configurable": {"thread_id": "t", "resource_id": "r"}}
+
+
+def script() -> ScriptedChatModel:
+    return ScriptedChatModel(["A1", tool_call("lookup", {"city": "Rome"}), "A2", "A3"])
+
+
+def archive(memory: Memory) -> list[str]:
+    return [stored.message.text or stored.role for stored in memory.recall(thread_id="t", per_page=False)]
+
+
+def prompts(model: ScriptedChatModel) -> list[list[str]]:
+    for call in model.calls:
+        check_prompt(call.messages)
+    return [[message.text or message.type for message in call.messages] for call in model.calls]
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+def test_a_raw_graph_sees_and_saves_what_an_agent_does(memory: Memory, invoke: Any, saver: str) -> None:
+    raw, agents = script(), script()
+    graph = graph_of(memory, raw, saver_of(memory, saver), system="SYSTEM")
+    with Memory("memory://") as other:
+        agent = create_agent(agents, [lookup], middleware=[other.middleware()], system_prompt="SYSTEM")
+        for turn in ("U1", "U2", "U3"):
+            invoke(graph, {"messages": [("user", turn)]}, CONFIG)
+            agent.invoke({"messages": [("user", turn)]}, CONFIG)
+        assert archive(memory) == archive(other)
+    assert prompts(raw) == prompts(agents)
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+def test_the_window_applies_and_the_state_stays_whole(memory_factory: Any, invoke: Any, saver: str) -> None:
+    memory = memory_factory("memory://", message_history=MessageHistory(last_messages=1))
+    model = ScriptedChatModel(["A1", "A2", "A3"])
+    graph = graph_of(memory, model, saver_of(memory, saver))
+    for turn in ("U1", "U2", "U3"):
+        state = invoke(graph, {"messages": [("user", turn)]}, CONFIG)
+    assert prompts(model)[-1] == [".", "A2", "U3"]
+    assert len(state["messages"]) == (2 if saver == "none" else 6)
+
+
+def test_keys_are_the_users_choice(memory: Memory, invoke: Any) -> None:
+    class Own(TypedDict):
+        chat: Annotated[list[AnyMessage], add_messages]
+        prompt: list[AnyMessage]
+
+    model = ScriptedChatModel(["A1", "A2"])
+    builder = StateGraph(Own)
+    builder.add_node("load", memory.load_node(input_key="chat", output_key="prompt"))
+    builder.add_node("model", lambda state: {"chat": [model.invoke(state["prompt"])]})
+    builder.add_node("save", memory.save_node(input_key="chat"))
+    builder.add_edge(START, "load").add_edge("load", "model").add_edge("model", "save")
+    for turn in ("U1", "U2"):
+        invoke(builder.compile(), {"chat": [("user", turn)]}, CONFIG)
+    assert prompts(model)[-1] == ["U1", "A1", "U2"]
+    assert archive(memory) == ["U1", "A1", "U2", "A2"]
+
+
+def test_a_channel_without_a_message_reducer_works(memory: Memory, invoke: Any) -> None:
+    class Plain(TypedDict):
+        messages: Annotated[list[AnyMessage], operator.add]
+        llm_input_messages: list[AnyMessage]
+
+    model = ScriptedChatModel([AIMessage("A1"), AIMessage("A2")])
+    builder = StateGraph(Plain)
+    builder.add_node("load", memory.load_node())
+    builder.add_node("model", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
+    builder.add_node("save", memory.save_node())
+    builder.add_edge(START, "load").add_edge("load", "model").add_edge("model", "save")
+    for turn in ("U1", "U2"):
+        invoke(builder.compile(), {"messages": [HumanMessage(turn)]}, CONFIG)
+    assert archive(memory) == ["U1", "A1", "U2", "A2"]
+
+
+def test_switches_come_from_the_context_too(memory: Memory, invoke: Any) -> None:
+    model = ScriptedChatModel(["A1", "A2", "A3"])
+    graph = graph_of(memory, model)
+    where = {"configurable": {"thread_id": "t"}}
+    invoke(graph, {"messages": [("user", "U1")]}, where, context=MemoryContext(resource_id="r"))
+    reading = MemoryContext(resource_id="r", memory=RunOptions(read_only=True, system="BRIEFLY"))
+    invoke(graph, {"messages": [("user", "U2")]}, where, context=reading)
+    off = MemoryContext(resource_id="r", memory={"off": True})
+    invoke(graph, {"messages": [("user", "U3")]}, where, context=off)
+    assert prompts(model)[1:] == [["BRIEFLY", "U1", "A1", "U2"], ["U3"]]
+    assert archive(memory) == ["U1", "A1"]
+
+
+def test_a_raw_graph_names_its_threads() -> None:
+    with Memory("memory://", titles=ThreadTitles(model=ScriptedChatModel(["A title"], repeat_last=True))) as memory:
+        graph = graph_of(memory, ScriptedChatModel(["A1"]), memory.checkpointer)
+        graph.invoke({"messages": [("user", "U1")]}, CONFIG)
+        assert memory.settled() == []
+        thread = memory.get_thread("t")
+        assert thread is not None
+        assert thread.title == "A title"
