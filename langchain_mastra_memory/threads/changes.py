@@ -9,8 +9,9 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
 from langchain_mastra_memory.threads.archiving import CHANNEL, is_archived, retractable, retractable_of_writes
+from langchain_mastra_memory.threads.bodies import BodyWriter
 from langchain_mastra_memory.threads.entries import GONE, Entry, numbers_of
-from langchain_mastra_memory.threads.knowledge import KnownCheckpoint
+from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint
 from langchain_mastra_memory.threads.planning import Planned, Planner
 from langchain_mastra_memory.threads.runs import RunReport
 
@@ -91,18 +92,12 @@ def _beyond(
         return [m for m in messages if is_archived(m)]
     if _follows(planned, parent):
         return [m for m in messages[planned.prefix :] if is_archived(m)]
-    stands = numbers_of(before.holes[0].parts if before.holes else ())
-    numbers = set(stands)
-    stored = _stored_texts(planner, stands)
-    new = []
-    for message in messages:
-        places = planner.known.find(message) or {}
-        if not is_archived(message) or any(place in numbers for place in places.items()):
-            continue
-        old = stored.get(message.id)
-        if old is None or old != message:
-            new.append(message)
-    return new
+    numbers = set(numbers_of(before.holes[0].parts if before.holes else ()))
+    return [
+        message
+        for message in messages
+        if is_archived(message) and not any(place in numbers for place in planner.places(message).items())
+    ]
 
 
 def _follows(planned: Planned, parent: KnownCheckpoint) -> bool:
@@ -111,14 +106,26 @@ def _follows(planned: Planned, parent: KnownCheckpoint) -> bool:
     return entry is not None and bool(entry.holes) and planned.before == entry.holes[0].parts
 
 
-def _stored_texts(planner: Planner, numbers: Sequence[tuple[str, int]]) -> dict[str | None, BaseMessage]:
-    """Return the parent's messages by id, as far as their bodies are known."""
-    found: dict[str | None, BaseMessage] = {}
-    for space, n in numbers:
-        body = planner.known.bodies.get(space, {}).get(n)
-        if body is not None and body[0] != GONE:
-            message = planner.writer.load(*body)
-            found[message.id] = message
+def equal_in_parent(
+    known: Knowledge, writer: BodyWriter, ns: str, parent: KnownCheckpoint | None, messages: Sequence[BaseMessage]
+) -> dict[str, list[tuple[str, int, BaseMessage]]]:
+    """Return the parent's messages that have the ids of messages whose objects are not known, with their places.
+
+    That is how a list is matched that came from elsewhere: by id, and then by what is decoded, under any serializer.
+    """
+    before = known.lists.get((ns, CHANNEL))
+    if parent is None or parent.ids is None or ns or (before is not None and before.begins(messages)):
+        return {}
+    entry = parent.entries[CHANNEL]
+    numbers = numbers_of(entry.holes[0].parts if entry.holes else ())
+    if len(numbers) != len(parent.ids):
+        return {}
+    unknown = {message.id for message in messages if known.find(message) is None}
+    found: dict[str, list[tuple[str, int, BaseMessage]]] = {}
+    for message_id, (space, n) in zip(parent.ids, numbers, strict=True):
+        body = known.bodies.get(space, {}).get(n) if message_id and message_id in unknown else None
+        if message_id and body is not None and body[0] != GONE:
+            found.setdefault(message_id, []).append((space, n, writer.load(*body)))
     return found
 
 

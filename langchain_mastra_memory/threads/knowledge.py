@@ -226,19 +226,27 @@ class Threads:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._threads: OrderedDict[str, Knowledge] = OrderedDict()
+        self._looks = 0
 
     def __getitem__(self, thread_id: str) -> Knowledge:
         with self._lock:
             known = self._threads.get(thread_id)
             if known is None:
                 known = self._threads[thread_id] = Knowledge()
+                if len(self._threads) > THREADS:
+                    self._threads.popitem(last=False)
             else:
                 self._threads.move_to_end(thread_id)
-            while len(self._threads) > THREADS or (
-                len(self._threads) > 1 and sum(k.size for k in self._threads.values()) > BYTES
-            ):
-                self._threads.popitem(last=False)
+            self._looks += 1
+            if self._looks % THREADS == 0:
+                self._shed()
             return known
+
+    def _shed(self) -> None:
+        """Let the least used go until the rest is small enough."""
+        size = sum(known.size for known in self._threads.values())
+        while size > BYTES and len(self._threads) > 1:
+            size -= self._threads.popitem(last=False)[1].size
 
     def forget(self, thread_ids: Sequence[str]) -> None:
         """Forget some threads."""

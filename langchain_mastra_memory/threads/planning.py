@@ -64,6 +64,7 @@ class Planner:
         bodies: The new bodies.
         fresh: The item of each new body.
         values: Values too large for a row.
+        equals: Stored messages by id, that unknown objects may be equal to.
         lists: Lists of channels that were planned, by channel.
     """
 
@@ -134,11 +135,15 @@ class Planner:
                     tokens.append(Loose(form, body, message.id))
                     continue
             item = item_of(message)
-            item.places = dict(self.known.find(message) or self._equal(message))
+            item.places = self.places(message)
             tokens.append(item)
         return tokens
 
-    def _equal(self, message: BaseMessage) -> dict[str, int]:
+    def places(self, message: BaseMessage) -> dict[str, int]:
+        """Return where a message is stored already, by space: the object itself, or one that is equal to it."""
+        found = self.known.find(message)
+        if found is not None or not self.equals:
+            return dict(found or {})
         return {space: n for space, n, other in self.equals.get(message.id or "", ()) if other == message}
 
     def _place(self, space: str, tokens: Sequence[Token], before: Sequence[Part] = ()) -> Parts:

@@ -44,7 +44,7 @@ from langchain_mastra_memory.threads.archiving import (
     messages_in,
 )
 from langchain_mastra_memory.threads.bodies import BodyWriter
-from langchain_mastra_memory.threads.changes import base_of, ids_of, messages_of, news
+from langchain_mastra_memory.threads.changes import base_of, equal_in_parent, ids_of, messages_of, news
 from langchain_mastra_memory.threads.entries import (
     GONE,
     Entry,
@@ -53,7 +53,7 @@ from langchain_mastra_memory.threads.entries import (
     settle_entry,
 )
 from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint
-from langchain_mastra_memory.threads.planning import Planner, known_list, learn_numbers
+from langchain_mastra_memory.threads.planning import FEW, Planner, known_list, learn_numbers
 from langchain_mastra_memory.threads.reading import Reader, known_checkpoint, known_lists, tuple_of
 from langchain_mastra_memory.threads.runs import RUN_CHANNEL, RunReport, report_of
 
@@ -253,7 +253,7 @@ class Putting:
             for message in items if isinstance(items, list) else ():
                 if isinstance(message, BaseMessage) and message.id and known.find(message) is None:
                     unknown.add(message.id)
-        if not unknown:
+        if len(unknown) <= FEW:
             return {}
         state, found = await io.run(FindBodies(thread_id=address.thread_id, ids=tuple(unknown)))
         if state != known.state:
@@ -280,7 +280,8 @@ class Putting:
         equals: Mapping[str, Sequence[tuple[str, int, BaseMessage]]],
     ) -> _Step:
         state = known.state
-        planner = Planner(known, address.ns, self._serde, self._writer, equals)
+        in_parent = equal_in_parent(known, self._writer, address.ns, parent, messages_of(checkpoint))
+        planner = Planner(known, address.ns, self._serde, self._writer, {**equals, **in_parent})
         entries = _plan_entries(planner, parent, checkpoint, new_versions)
         root = not address.ns
         report = RunReport()

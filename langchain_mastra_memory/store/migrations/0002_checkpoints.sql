@@ -24,7 +24,6 @@ CREATE TABLE mastra_bodies (
     body {bytes} NOT NULL,
     PRIMARY KEY (thread, space, n)
 );
-CREATE INDEX mastra_bodies_by_id ON mastra_bodies (thread, id);
 
 CREATE TABLE mastra_values (
     thread {int} NOT NULL REFERENCES mastra_threads (key) ON DELETE CASCADE,

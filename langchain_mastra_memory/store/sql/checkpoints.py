@@ -80,35 +80,73 @@ _SETTLE = (
         updated_at=sa.bindparam("new_updated_at"),
     )
 )
-_PUT = upsert(
-    checkpoints,
-    ("thread", "ns", "id"),
-    ("parent", "body", "metadata", "run", "hidden", "branch", "head", "base", "created_at"),
-)
+_KEYS = ("thread", "ns", "id")
+_REST = ("parent", "body", "metadata", "run", "hidden", "branch", "head", "base", "created_at")
+_PUT = upsert(checkpoints, _KEYS, _REST)
 
 
-def _same_ids(ids: sa.ColumnElement[bool], spaces: sa.ColumnElement[bool]) -> sa.CompoundSelect[Any]:
-    """Return the bodies of some message ids, and for each of some spaces a row with its last number and no id."""
-    of_thread = bodies.c.thread == sa.bindparam("thread_key")
-    return sa.union_all(
-        sa.select(bodies.c.space, bodies.c.n, bodies.c.id, bodies.c.form, bodies.c.body).where(of_thread, ids),
-        sa.select(
-            bodies.c.space,
-            sa.func.max(bodies.c.n),
-            sa.null().label("id"),
-            sa.literal("").label("form"),
-            sa.cast(sa.null(), sa.LargeBinary).label("body"),
-        )
-        .where(of_thread, spaces)
-        .group_by(bodies.c.space),
+def _thread_in(*conditions: sa.ColumnElement[bool]) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the conditions for a write to count: the thread, its owner if one is named, and what is planned on."""
+    owner = sa.or_(sa.bindparam("owner", type_=sa.Text).is_(None), threads.c.resource_id == sa.bindparam("owner"))
+    return (threads.c.id == sa.bindparam("thread_id"), owner, *conditions)
+
+
+_planned = (threads.c.epoch == sa.bindparam("epoch"), threads.c.edits == sa.bindparam("edits"))
+
+
+def _put_at_once(*conditions: sa.ColumnElement[bool]) -> sa.Insert:
+    """Return an insert of a checkpoint that does nothing unless the thread is as it was planned for.
+
+    The shared lock keeps whoever would remove bodies waiting.
+    """
+    columns = [sa.bindparam(name, type_=checkpoints.c[name].type) for name in ("ns", "id", *_REST)]
+    thread = sa.select(threads.c.key, *columns).where(*_thread_in(*_planned, *conditions)).with_for_update(read=True)
+    insert = postgresql.insert(checkpoints)
+    insert = insert.from_select(["thread", "ns", "id", *_REST], thread)
+    return insert.on_conflict_do_update(
+        index_elements=list(_KEYS), set_={name: insert.excluded[name] for name in _REST}
     )
 
 
-_SAME_IDS = _same_ids(any_of(bodies.c.id, "ids"), any_of(bodies.c.space, "spaces"))
-_SAME_ID = _same_ids(bodies.c.id == sa.bindparam("message_id"), bodies.c.space == sa.bindparam("space"))
+_PUT_ROOT = _put_at_once(threads.c.branch == sa.bindparam("branch"), threads.c.head == sa.bindparam("head"))
+_PUT_NESTED = _put_at_once()
+
+_of_space = (bodies.c.thread == sa.bindparam("thread"), bodies.c.space == sa.bindparam("space"))
+_SAME_IDS = sa.select(bodies.c.space, bodies.c.n, bodies.c.id, bodies.c.form, bodies.c.body).where(
+    bodies.c.thread == sa.bindparam("thread_key"), any_of(bodies.c.id, "ids")
+)
+_LAST_NUMBERS = (
+    sa.select(bodies.c.space, sa.func.max(bodies.c.n))
+    .where(bodies.c.thread == sa.bindparam("thread_key"), any_of(bodies.c.space, "spaces"))
+    .group_by(bodies.c.space)
+)
+_APPEND_BODY = (
+    sa.insert(bodies)
+    .from_select(
+        ["thread", "space", "n", "id", "form", "body"],
+        sa.select(
+            sa.bindparam("thread", type_=sa.BigInteger),
+            sa.bindparam("space", type_=sa.Text),
+            sa.func.coalesce(sa.func.max(bodies.c.n), sa.literal(0)) + sa.literal(1),
+            sa.bindparam("id", type_=sa.Text),
+            sa.bindparam("form", type_=sa.Text),
+            sa.bindparam("body", type_=sa.LargeBinary),
+        ).where(*_of_space),
+    )
+    .returning(bodies.c.n)
+)
 _ADD_BODY = insert_row(bodies, "thread", "space", "n", "id", "form", "body")
 _LAST_VALUE = sa.select(sa.func.max(values.c.n)).where(values.c.thread == sa.bindparam("thread_key"))
 _ADD_VALUE = insert_row(values, "thread", "n", "body")
+_task = [sa.bindparam(n, type_=writes.c[n].type) for n in ("ns", "checkpoint", "task_id", "task_path", "body")]
+_ADD_AT_ONCE = (
+    postgresql.insert(writes)
+    .from_select(
+        ["thread", "ns", "checkpoint", "task_id", "task_path", "body"],
+        sa.select(threads.c.key, *_task).where(*_thread_in()),
+    )
+    .on_conflict_do_nothing(index_elements=["thread", "ns", "checkpoint", "task_id"])
+)
 _ADD_WRITES = _add_missing(writes, ("thread", "ns", "checkpoint", "task_id"), ("task_path", "body"))
 _at_task = (
     writes.c.thread == sa.bindparam("thread"),
@@ -119,6 +157,8 @@ _at_task = (
 _TASK_WRITES = sa.select(writes.c.body).where(*_at_task)
 _CHANGE_WRITES = sa.update(writes).where(*_at_task).values(body=sa.bindparam("new_body", type_=sa.LargeBinary))
 
+FEW: Final = 4
+"""So many bodies are taken for new without looking."""
 FOREIGN_RUN: Final = 8
 """A list may point into another space where at least so many of its messages stand in a row there; fewer are copied,
 so that a list that grows stays one range."""
@@ -165,23 +205,26 @@ def state_of(thread: ThreadRow) -> State:
     return thread.epoch, thread.edits
 
 
-def _number_bodies(tx: Tx, thread_key: int, new: Sequence[NewBody]) -> list[tuple[str, int]]:
-    """Give each body its place: that of an equal one of the same id, or a new number behind the last of its space."""
-    if not new:
-        return []
+def _number_bodies(
+    tx: Tx, thread_key: int, new: Sequence[NewBody]
+) -> tuple[list[tuple[str, int]], list[dict[str, Any]]]:
+    """Give each body its place: a new number behind the last of its space, or that of an equal one of the same id.
+
+    Equal ones are looked for only where many come at once, such as a history that a client sends again: what a step
+    brings is new, and a body that is there twice costs its bytes and nothing else.
+
+    Returns:
+        Space and number of each, and the rows that are still to be inserted.
+    """
+    if len(new) <= FEW:
+        return [(b.space, tx.value(_APPEND_BODY, _row(thread_key, b.space, None, b))) for b in new], []
     ids = list({body.id for body in new if body.id is not None and body.unique})
     spaces = list({body.space for body in new})
-    last: dict[str, int] = {}
     same: dict[tuple[str, str, bytes], dict[str, int]] = {}
-    if len(ids) == len(spaces) == 1:
-        rows = tx.all(_SAME_ID, {"thread_key": thread_key, "message_id": ids[0], "space": spaces[0]})
-    else:
-        rows = tx.all(_SAME_IDS, {"thread_key": thread_key, "ids": ids, "spaces": spaces})
-    for space, n, message_id, form, body in rows:
-        if message_id is None:
-            last[space] = max(n, last.get(space, 0))
-        else:
-            same.setdefault((message_id, form, bytes(body)), {})[space] = n
+    for space, n, message_id, form, body in tx.all(_SAME_IDS, {"thread_key": thread_key, "ids": ids}):
+        same.setdefault((message_id, form, bytes(body)), {})[space] = n
+    last: dict[str, int] = {}
+    last.update((s, n) for s, n in tx.all(_LAST_NUMBERS, {"thread_key": thread_key, "spaces": spaces}))
     found = [same.get((b.id, b.form, b.body), {}) if b.id is not None and b.unique else {} for b in new]
     numbers: list[tuple[str, int]] = []
     added = []
@@ -190,14 +233,15 @@ def _number_bodies(tx: Tx, thread_key: int, new: Sequence[NewBody]) -> list[tupl
         if place is None:
             n = last[body.space] = last.get(body.space, 0) + 1
             place = (body.space, n)
-            added.append(
-                {"thread": thread_key, "space": body.space, "n": n, "id": body.id, "form": body.form, "body": body.body}
-            )
+            added.append(_row(thread_key, body.space, n, body))
             if body.id is not None and body.unique:
                 same.setdefault((body.id, body.form, body.body), found[index])[body.space] = n
         numbers.append(place)
-    _insert(tx, _ADD_BODY, added)
-    return numbers
+    return numbers, added
+
+
+def _row(thread_key: int, space: str, n: int | None, body: NewBody) -> dict[str, Any]:
+    return {"thread": thread_key, "space": space, "n": n, "id": body.id, "form": body.form, "body": body.body}
 
 
 def _existing_place(
@@ -245,9 +289,47 @@ def _start(tx: Tx, thread: ThreadRow, given: Place | None) -> Position:
     return Position(0, 0)
 
 
+def _put_alone(tx: Tx, op: PutCheckpoint) -> Put | None:
+    """Write a checkpoint that brings nothing else, in one statement, if the thread stands where its parent stands."""
+    root = not op.address.ns
+    if op.known is None or op.bodies or op.values or (root and (op.start is None or _is_archiving(op.archive))):
+        return None
+    start = op.start if root else None
+    base = None
+    if start is not None:
+        base = min(start.head if op.base is None else op.base, start.head)
+    params = {
+        "thread_id": op.address.thread_id,
+        "owner": op.address.resource_id if root else None,
+        "epoch": op.known[0],
+        "edits": op.known[1],
+        "ns": stored_ns(op.address.ns),
+        "id": op.id,
+        "parent": op.parent,
+        "body": dump_skeleton(op.skeleton),
+        "metadata": op.metadata,
+        "run": op.run,
+        "hidden": 0,
+        "branch": start and start.branch,
+        "head": start and start.head,
+        "base": base,
+        "created_at": tx.now,
+    }
+    if not tx.run(_PUT_ROOT if root else _PUT_NESTED, params):
+        return None
+    return Put(op.known, (), (), None if start is None or base is None else Place(start.branch, start.head, base))
+
+
+def _is_archiving(plan: ArchivePlan | None) -> bool:
+    return plan is not None and bool(plan.messages or plan.removed or plan.accepted or plan.demote)
+
+
 @handles(PutCheckpoint)
 def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
     """Write a checkpoint; see `PutCheckpoint`."""
+    alone = _put_alone(tx, op)
+    if alone is not None:
+        return alone
     thread, made = lock_for_checkpoint(tx, op.address, op.new_thread, op.features)
     if op.known is not None and op.known != state_of(thread):
         return Stale(None if made else state_of(thread))
@@ -262,42 +344,44 @@ def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
             return archived
         outcome = archived
         place = Place(outcome.branch, outcome.head, min(base, outcome.head))
-    numbers = _number_bodies(tx, thread.key, op.bodies)
+    numbers, added = _number_bodies(tx, thread.key, op.bodies)
     stored = _number_values(tx, thread.key, op.values)
-    tx.run(
-        _PUT,
-        {
-            "thread": thread.key,
-            "ns": stored_ns(op.address.ns),
-            "id": op.id,
-            "parent": op.parent,
-            "body": dump_skeleton(settle_skeleton(op.skeleton, numbers, stored)),
-            "metadata": op.metadata,
-            "run": op.run,
-            "hidden": 0,
-            "branch": place and place.branch,
-            "head": place and place.head,
-            "base": place and place.base,
-            "created_at": tx.now,
-        },
+    last: list[tuple[sa.ClauseElement, dict[str, Any]]] = [(_ADD_BODY, row) for row in added]
+    last.append(
+        (
+            _PUT,
+            {
+                "thread": thread.key,
+                "ns": stored_ns(op.address.ns),
+                "id": op.id,
+                "parent": op.parent,
+                "body": dump_skeleton(settle_skeleton(op.skeleton, numbers, stored)),
+                "metadata": op.metadata,
+                "run": op.run,
+                "hidden": 0,
+                "branch": place and place.branch,
+                "head": place and place.head,
+                "base": place and place.base,
+                "created_at": tx.now,
+            },
+        )
     )
     edits = thread.edits
     if place is not None and outcome is not None:
         edits = outcome.edits
         if outcome.changed or (place.branch, place.head) != (thread.branch, thread.head):
-            tx.run(
-                _SETTLE,
-                {
-                    "thread_key": thread.key,
-                    "new_id": op.id,
-                    "new_branch": place.branch,
-                    "new_head": place.head,
-                    "new_next_seq": outcome.next_seq,
-                    "new_texts": outcome.texts,
-                    "new_edits": outcome.edits,
-                    "new_updated_at": max(tx.now, thread.updated_at) if outcome.changed else thread.updated_at,
-                },
-            )
+            settled = {
+                "thread_key": thread.key,
+                "new_id": op.id,
+                "new_branch": place.branch,
+                "new_head": place.head,
+                "new_next_seq": outcome.next_seq,
+                "new_texts": outcome.texts,
+                "new_edits": outcome.edits,
+                "new_updated_at": max(tx.now, thread.updated_at) if outcome.changed else thread.updated_at,
+            }
+            last.append((_SETTLE, settled))
+    tx.run_all(last)
     return Put((thread.epoch, edits), tuple(numbers), tuple(stored), place)
 
 
@@ -318,10 +402,23 @@ def settle_skeleton(skeleton: Skeleton, numbers: Sequence[tuple[str, int]], stor
 @handles(PutWrites)
 def put_writes(tx: Tx, op: PutWrites) -> Put | Stale:
     """Write what a task did; see `PutWrites`."""
+    if op.known is not None and not op.bodies and not any(True for w in op.task_writes for _ in w.entry.ranges()):
+        params = {
+            "thread_id": op.address.thread_id,
+            "owner": op.address.resource_id if not op.address.ns else None,
+            "ns": stored_ns(op.address.ns),
+            "checkpoint": op.checkpoint,
+            "task_id": op.task_id,
+            "task_path": op.task_path,
+            "body": dump_writes(merge_writes((), op.task_writes)),
+        }
+        if tx.run(_ADD_AT_ONCE, params):
+            return Put(op.known, ())
     thread, made = lock_for_checkpoint(tx, op.address, op.new_thread, op.features)
     if op.known is not None and op.known != state_of(thread):
         return Stale(None if made else state_of(thread))
-    numbers = _number_bodies(tx, thread.key, op.bodies)
+    numbers, added = _number_bodies(tx, thread.key, op.bodies)
+    _insert(tx, _ADD_BODY, added)
     new = [Write(w.index, w.channel, settle_entry(w.entry, numbers)) for w in op.task_writes]
     key = {
         "thread": thread.key,

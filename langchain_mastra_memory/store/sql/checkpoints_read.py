@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -48,15 +48,46 @@ _in_ns = (
     checkpoints.c.thread == sa.bindparam("thread_key"),
     checkpoints.c.ns == sa.bindparam("ns"),
 )
-_ONE = sa.select(*_COLUMNS).where(
-    *_in_ns, checkpoints.c.id == sa.bindparam("checkpoint_id"), checkpoints.c.hidden == sa.literal(0)
-)
-_NEWEST = (
-    sa.select(*_COLUMNS)
-    .where(*_in_ns, checkpoints.c.hidden == sa.literal(0))
-    .order_by(checkpoints.c.id.desc())
+
+
+def _at(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Return a thread, one of its checkpoints and what its tasks wrote: a row for each task, or one without."""
+    of_thread = (checkpoints.c.thread == threads.c.key, checkpoints.c.ns == sa.bindparam("ns"))
+    of_checkpoint = (
+        writes.c.thread == checkpoints.c.thread,
+        writes.c.ns == checkpoints.c.ns,
+        writes.c.checkpoint == checkpoints.c.id,
+    )
+    return (
+        sa.select(
+            threads.c.key,
+            threads.c.resource_id,
+            threads.c.epoch,
+            threads.c.edits,
+            *_COLUMNS,
+            writes.c.task_id,
+            writes.c.task_path,
+            writes.c.body,
+        )
+        .select_from(threads)
+        .outerjoin(checkpoints, sa.and_(*of_thread, which, checkpoints.c.hidden == sa.literal(0)))
+        .outerjoin(writes, sa.and_(*of_checkpoint))
+        .where(threads.c.id == sa.bindparam("thread_id"))
+        .order_by(writes.c.task_path, writes.c.task_id)
+    )
+
+
+_other = checkpoints.alias("other")
+_newest = (
+    sa.select(_other.c.id)
+    .where(_other.c.thread == threads.c.key, _other.c.ns == sa.bindparam("ns"), _other.c.hidden == sa.literal(0))
+    .order_by(_other.c.id.desc())
     .limit(1)
+    .correlate(threads)
+    .scalar_subquery()
 )
+_ONE = _at(checkpoints.c.id == sa.bindparam("checkpoint_id"))
+_NEWEST = _at(checkpoints.c.id == _newest)
 _WRITES = (
     sa.select(writes.c.task_id, writes.c.task_path, writes.c.body)
     .where(
@@ -118,9 +149,17 @@ def stored_checkpoint(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """The thread that something is read of: its key inside the database and its state."""
+
+    key: int
+    state: State
+
+
 def _read(
     tx: Tx,
-    thread: ThreadRow,
+    where: _Where,
     found: Sequence[StoredCheckpoint],
     have: Mapping[str, tuple[int, int]] | None = None,
 ) -> Read:
@@ -133,12 +172,12 @@ def _read(
     for space, intervals in wanted.items():
         missing = without(intervals, have.get(space))
         if missing:
-            read[space] = _read_bodies(tx, thread.key, space, missing)
+            read[space] = _read_bodies(tx, where.key, space, missing)
     numbers = [entry.payload for entry in entries if type(entry.payload) is int]
     stored: dict[int, bytes] = {}
     if numbers:
-        stored.update((n, body) for n, body in tx.all(_VALUES, {"thread_key": thread.key, "numbers": numbers}))
-    return Read(state_of(thread), tuple(found), read, stored)
+        stored.update((n, body) for n, body in tx.all(_VALUES, {"thread_key": where.key, "numbers": numbers}))
+    return Read(where.state, tuple(found), read, stored)
 
 
 def _read_bodies(
@@ -156,28 +195,38 @@ def _read_bodies(
     return found
 
 
-def _one(tx: Tx, thread: ThreadRow, ns: str, checkpoint_id: str | None) -> StoredCheckpoint | None:
-    key = {"thread_key": thread.key, "ns": stored_ns(ns)}
-    row = tx.first(_NEWEST, key) if checkpoint_id is None else tx.first(_ONE, {**key, "checkpoint_id": checkpoint_id})
-    if row is None:
-        return None
-    return stored_checkpoint(thread.id, row, tx.all(_WRITES, {**key, "checkpoint_id": row[1]}))
+def _one(tx: Tx, address: Address, checkpoint_id: str | None) -> tuple[_Where | None, StoredCheckpoint | None]:
+    """Return the thread and one of its checkpoints, or the newest; None for what is missing.
+
+    Raises:
+        ThreadNotFoundError: It is the root namespace, and another resource owns the thread.
+    """
+    params = {"thread_id": address.thread_id, "ns": stored_ns(address.ns)}
+    if checkpoint_id is None:
+        rows = tx.all(_NEWEST, params)
+    else:
+        rows = tx.all(_ONE, {**params, "checkpoint_id": checkpoint_id})
+    if not rows:
+        return None, None
+    key, owner, epoch, edits, *row = rows[0]
+    if not address.ns and address.resource_id is not None and owner not in (None, address.resource_id):
+        raise not_found(address.thread_id)
+    where = _Where(key, (epoch, edits))
+    if row[0] is None:
+        return where, None
+    tasks = [(task_id, path, body) for *_, task_id, path, body in rows if task_id is not None]
+    return where, stored_checkpoint(address.thread_id, row[:-3], tasks)
 
 
 @handles(GetCheckpoint)
 def get_checkpoint(tx: Tx, op: GetCheckpoint) -> Read:
     """Return a checkpoint; see `GetCheckpoint`."""
-    thread = _thread_at(tx, op.address)
-    if thread is None:
+    where, found = _one(tx, op.address, op.id)
+    if where is None:
         return Read(None)
-    found = _one(tx, thread, op.address.ns, op.id)
     if found is None:
-        return Read(state_of(thread))
-    return _read(tx, thread, [found], op.have if op.known == state_of(thread) else None)
-
-
-def _thread_at(tx: Tx, address: Address) -> ThreadRow | None:
-    return thread_of(tx, address.thread_id, address.resource_id if not address.ns else None)
+        return Read(where.state)
+    return _read(tx, where, [found], op.have if op.known == where.state else None)
 
 
 @handles(FindBodies)
@@ -214,9 +263,9 @@ def _chain() -> sa.Select[Any]:
 _CHAIN = _chain()
 
 
-def ancestors(tx: Tx, thread: ThreadRow, ns: str, checkpoint_id: str) -> Iterable[StoredCheckpoint]:
+def ancestors(tx: Tx, thread_key: int, address: Address, checkpoint_id: str) -> Iterable[StoredCheckpoint]:
     """Yield a checkpoint and its ancestors with their writes, hidden ones too, newest first."""
-    key = {"thread_key": thread.key, "ns": stored_ns(ns)}
+    key = {"thread_key": thread_key, "ns": stored_ns(address.ns)}
     cursor: str | None = checkpoint_id
     met: set[str] = set()
     while cursor is not None:
@@ -228,27 +277,26 @@ def ancestors(tx: Tx, thread: ThreadRow, ns: str, checkpoint_id: str) -> Iterabl
         for owner, *task in tx.all(_WRITES_OF_MANY, {**key, "ids": [row[1] for row in rows]}):
             tasks.setdefault(owner, []).append((task[0], task[1], task[2]))
         for row in rows:
-            yield stored_checkpoint(thread.id, row, tasks.get(row[1], ()))
+            yield stored_checkpoint(address.thread_id, row, tasks.get(row[1], ()))
         cursor = rows[-1][2]
 
 
 @handles(GetHistory)
 def get_history(tx: Tx, op: GetHistory) -> History:
     """Return what some channels were made from; see `GetHistory`."""
-    thread = _thread_at(tx, op.address)
-    if thread is None:
+    where, target = _one(tx, op.address, op.id)
+    if where is None:
         return History(Read(None), None)
-    target = _one(tx, thread, op.address.ns, op.id)
     if target is None or target.parent is None:
-        return History(Read(state_of(thread)), target)
+        return History(Read(where.state), target)
     remaining = set(op.channels)
     found: list[StoredCheckpoint] = []
-    for ancestor in ancestors(tx, thread, op.address.ns, target.parent):
+    for ancestor in ancestors(tx, where.key, op.address, target.parent):
         found.append(_only(ancestor, op.channels))
         remaining -= set(ancestor.skeleton.entries)
         if not remaining:
             break
-    return History(_read(tx, thread, found), target)
+    return History(_read(tx, where, found), target)
 
 
 def _only(checkpoint: StoredCheckpoint, channels: Sequence[str]) -> StoredCheckpoint:
@@ -338,7 +386,7 @@ def list_checkpoints(tx: Tx, op: ListCheckpoints) -> list[Read]:
     for thread_id, thread_key, *row in tx.all(statement, params, keep=False):
         owner = owners.get(thread_id) or owners.setdefault(thread_id, thread_of(tx, thread_id, None))  # type: ignore[arg-type]  # the join found it
         tasks = tx.all(_WRITES, {"thread_key": thread_key, "ns": row[0], "checkpoint_id": row[1]})
-        read = _read(tx, owner, [stored_checkpoint(thread_id, row, tasks)])
+        read = _read(tx, _Where(owner.key, state_of(owner)), [stored_checkpoint(thread_id, row, tasks)])
         pages.append(replace(read, cursor=(row[1], thread_key, row[0])))
     return pages
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from langchain_mastra_memory.errors import InvalidIdError
 from langchain_mastra_memory.store.operations.checkpoints import (
+    Address,
     CopyCheckpoints,
     DeleteRuns,
     PruneCheckpoints,
@@ -101,7 +102,7 @@ def _needed(tx: Tx, thread: ThreadRow, ns: str, kept: Iterable[StoredCheckpoint]
         remaining = _delta_channels(checkpoint.metadata, checkpoint.skeleton.entries)
         if not remaining or checkpoint.parent is None or checkpoint.parent in needed:
             continue
-        for ancestor in ancestors(tx, thread, ns[1:], checkpoint.parent):
+        for ancestor in ancestors(tx, thread.key, Address(thread.id, ns[1:]), checkpoint.parent):
             needed.add(ancestor.id)
             remaining -= set(ancestor.skeleton.entries)
             if not remaining:

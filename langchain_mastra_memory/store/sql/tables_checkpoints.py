@@ -42,7 +42,6 @@ bodies = sa.Table(
     sa.Column("id", Id, doc="the message's id"),
     sa.Column("form", sa.Text, nullable=False, doc="how the body is written; 'gone' when the message was deleted"),
     sa.Column("body", sa.LargeBinary, nullable=False),
-    sa.Index("mastra_bodies_by_id", "thread", "id"),
 )
 
 values = sa.Table(
