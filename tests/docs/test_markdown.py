@@ -109,3 +109,14 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+\s+(.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_page_can_be_found_from_the_index():
+    index = ROOT / "docs/index.md"
+    linked = {
+        (index.parent / match["target"].partition("#")[0]).resolve()
+        for match in LINK.finditer(index.read_text())
+        if match["target"]
+    }
+    lost = [page for page in (ROOT / "docs").rglob("*.md") if page != index and not {page, *page.parents} & linked]
+    assert not [str(page.relative_to(ROOT)) for page in lost], "link these from docs/index.md"
