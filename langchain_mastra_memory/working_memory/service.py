@@ -41,6 +41,7 @@ class Update:
         seen: Template mode: the version that the writer saw; None replaces whatever is there.
         where: From where in the conversation (thread scope).
         after_message: The id of the message after which the page will hold (thread scope).
+        stand_ins: Messages before that one, in case it is never archived.
         new_thread: Make the thread where it is missing.
     """
 
@@ -51,6 +52,7 @@ class Update:
     seen: int | None = None
     where: Where = HERE
     after_message: str | None = None
+    stand_ins: tuple[str, ...] = ()
     new_thread: NewThread | None = None
 
 
@@ -144,5 +146,6 @@ def _save(owner: PageOwner, update: Update, text: str | None, expected: int | No
         writer=update.writer,
         where=update.where,
         after_message=update.after_message,
+        stand_ins=update.stand_ins,
         new_thread=update.new_thread,
     )

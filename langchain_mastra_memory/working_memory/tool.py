@@ -81,6 +81,18 @@ class Caller:
         return None
 
     @property
+    def stand_ins(self) -> tuple[str, ...]:
+        """The ids of the message that made the call and of the question before it."""
+        asks: str | None = None
+        for message in reversed(self.messages):
+            if asks is None:
+                if isinstance(message, AIMessage) and any(call["id"] == self.call_id for call in message.tool_calls):
+                    asks = message.id
+            elif message.type == "human" and message.id:
+                return asks, message.id
+        return () if asks is None else (asks,)
+
+    @property
     def answer_id(self) -> str | None:
         """The id of the tool's answer: known before it is archived, and the same for every replay of the call."""
         asked_by = self.asked_by
@@ -235,6 +247,7 @@ async def _write(io: IO, caller: Caller, value: object) -> Written:
         seen=caller.seen,
         where=caller.where,
         after_message=caller.answer_id,
+        stand_ins=caller.stand_ins,
         new_thread=new_thread if makes else None,
     )
     return await write_page(io, caller.options, owner, update, by_agent=True)

@@ -9,6 +9,7 @@ CREATE TABLE mastra_pages (
     branch {int},
     seq {int},
     message_id {id},
+    stand_ins TEXT,
     created_at {int} NOT NULL
 );
 CREATE UNIQUE INDEX mastra_pages_of_resource ON mastra_pages (resource_id, version);

@@ -146,6 +146,8 @@ class SavePage(Operation[SavedPage]):
         where: From where in the conversation the page is looked at (thread scope).
         after_message: The id of the message after which it holds (thread scope), when it is not archived yet.
             None: it holds after the newest message in view.
+        stand_ins: Ids of messages before that one, the nearest first. Where it is never archived (it was filtered out,
+            or the run broke off), the page holds from behind the first of these that is.
 
     Raises:
         ThreadNotFoundError: Thread scope: the thread is missing, or another resource's.
@@ -162,6 +164,7 @@ class SavePage(Operation[SavedPage]):
     writer: Writer = "code"
     where: Where = HERE
     after_message: str | None = None
+    stand_ins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

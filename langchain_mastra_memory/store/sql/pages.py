@@ -8,11 +8,12 @@ earlier checkpoint sees the page as it was there, by the same rule that shows it
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import sqlalchemy as sa
 
@@ -75,7 +76,7 @@ _NEWEST_OF_RESOURCE = sa.select(*_COLUMNS).where(_OF_RESOURCE).order_by(pages.c.
 _PAGE_OF_THREAD = sa.select(*_COLUMNS).where(_OF_THREAD, pages.c.version == sa.bindparam("wanted"))
 _PAGE_OF_RESOURCE = sa.select(*_COLUMNS).where(_OF_RESOURCE, pages.c.version == sa.bindparam("wanted"))
 _ANCHORS = (
-    sa.select(pages.c.version, pages.c.branch, pages.c.seq, pages.c.message_id)
+    sa.select(pages.c.version, pages.c.branch, pages.c.seq, pages.c.message_id, pages.c.stand_ins)
     .where(_OF_THREAD, pages.c.version < sa.bindparam("below"))
     .order_by(pages.c.version.desc())
     .limit(32)
@@ -98,6 +99,7 @@ _INSERT = insert_row(
     "branch",
     "seq",
     "message_id",
+    "stand_ins",
     "created_at",
 )
 _ERASE_RESOURCE = sa.update(pages).where(_OF_RESOURCE).values(page=sa.null())
@@ -225,7 +227,8 @@ def list_signals(tx: Tx, op: ListSignals) -> list[StoredSignal]:
         return []
     path = _path(tx, thread, op.where)
     own = frozenset(op.where.ids)
-    placed = _placed(tx, thread.key, list(found), path)
+    places = _places(tx, thread.key, list(found))
+    placed = {before: seq for before in found if (seq := _seen(places.get(before, ()), path)) is not None}
     head = path[-1][1] if path else 0
     return [
         StoredSignal(message=message_of(message_id, body), before=before, distance=head - placed.get(before, head))
@@ -265,7 +268,15 @@ def _save_of_thread(tx: Tx, op: SavePage) -> SavedPage:
         return SavedPage(status="stale", page=now, version=0)
     branch, seq = (None, None) if op.after_message is not None else _anchor(tx, thread, op.where)
     page = _append_to_thread(
-        tx, thread, op.text, op.writer, branch=branch, seq=seq, message_id=op.after_message, call=op.call
+        tx,
+        thread,
+        op.text,
+        op.writer,
+        branch=branch,
+        seq=seq,
+        message_id=op.after_message,
+        stand_ins=op.stand_ins,
+        call=op.call,
     )
     return SavedPage(status="written", page=page, version=page.version)
 
@@ -289,13 +300,23 @@ def _append_to_thread(
     branch: int | None = None,
     seq: int | None = None,
     message_id: str | None = None,
+    stand_ins: tuple[str, ...] = (),
     call: str | None = None,
 ) -> StoredPage:
     version = int(tx.value(_LAST_OF_THREAD, {"owner": thread.key}) or 0) + 1
     if text is None:
         tx.run(_ERASE_THREAD, {"owner": thread.key})
     return _append(
-        tx, version, text, writer, thread=thread.key, branch=branch, seq=seq, message_id=message_id, call=call
+        tx,
+        version,
+        text,
+        writer,
+        thread=thread.key,
+        branch=branch,
+        seq=seq,
+        message_id=message_id,
+        stand_ins=stand_ins,
+        call=call,
     )
 
 
@@ -310,6 +331,7 @@ def _append(
     branch: int | None = None,
     seq: int | None = None,
     message_id: str | None = None,
+    stand_ins: tuple[str, ...] = (),
     call: str | None = None,
 ) -> StoredPage:
     tx.run(
@@ -324,6 +346,7 @@ def _append(
             "branch": branch,
             "seq": seq,
             "message_id": message_id,
+            "stand_ins": json.dumps(stand_ins, ensure_ascii=False) if stand_ins else None,
             "created_at": tx.now,
         },
     )
@@ -338,18 +361,47 @@ def _newest_of_resource(tx: Tx, resource_id: str) -> StoredPage:
 def _visible(tx: Tx, thread: ThreadRow, where: Where) -> StoredPage:
     """Return the newest version that holds from there."""
     path = _path(tx, thread, where)
-    own = frozenset(where.ids)
     for batch in _anchors(tx, thread.key):
-        waiting = [row[3] for row in batch if row[3] is not None and row[3] not in own]
-        placed = _placed(tx, thread.key, waiting, path)
-        for version, branch, seq, message_id in batch:
-            if message_id is None and seq is None:
-                holds = True
-            else:
-                holds = message_id in own or message_id in placed or (seq is not None and in_path(path, branch, seq))
-            if holds:
-                return _version(tx, _PAGE_OF_THREAD, thread.key, version)
+        anchors = [_Anchor(row[1], row[2], row[3], tuple(json.loads(row[4])) if row[4] else ()) for row in batch]
+        wanted = {known for anchor in anchors for known in (anchor.message_id, *anchor.stand_ins) if known}
+        places = _places(tx, thread.key, sorted(wanted.difference(where.ids)))
+        for row, anchor in zip(batch, anchors, strict=True):
+            if _holds(anchor, path, places, where.ids):
+                return _version(tx, _PAGE_OF_THREAD, thread.key, row[0])
     return NO_PAGE
+
+
+class _Anchor(NamedTuple):
+    """After what a version holds."""
+
+    branch: int | None
+    seq: int | None
+    message_id: str | None
+    stand_ins: tuple[str, ...]
+
+
+def _holds(anchor: _Anchor, path: Path, places: Mapping[str, Sequence[tuple[int, int]]], own: tuple[str, ...]) -> bool:
+    """Tell whether a version holds at the end of a path and of a run's own messages behind it."""
+    if anchor.branch is not None and anchor.seq is not None and in_path(path, anchor.branch, anchor.seq):
+        return True
+    if anchor.message_id is None:
+        return anchor.seq is None
+    if anchor.message_id in own or _seen(places.get(anchor.message_id, ()), path) is not None:
+        return True
+    if anchor.message_id in places or anchor.seq is not None:  # archived, but not on this line
+        return False
+    for message_id in anchor.stand_ins:
+        if message_id in own:
+            return message_id != own[-1]
+        if message_id in places:
+            seen = _seen(places[message_id], path)
+            return seen is not None and (path[-1][1] > seen or bool(own))
+    return False
+
+
+def _seen(rows: Sequence[tuple[int, int]], path: Path) -> int | None:
+    """Return the seq of a message on the path, or None."""
+    return next((seq for branch, seq in rows if in_path(path, branch, seq)), None)
 
 
 def _version(tx: Tx, statement: sa.Select[Any], owner: str | int, version: int) -> StoredPage:
@@ -364,12 +416,13 @@ def _anchors(tx: Tx, thread_key: int) -> Iterator[list[tuple[Any, ...]]]:
         below = rows[-1][0]
 
 
-def _placed(tx: Tx, thread_key: int, ids: Sequence[str], path: Path) -> dict[str, int]:
-    """Return the place of each of these messages that is on the path."""
-    if not ids or not path:
-        return {}
-    rows = tx.all(_MESSAGES_OF, {"thread_key": thread_key, "ids": list(dict.fromkeys(ids))})
-    return {message_id: seq for message_id, branch, seq in rows if in_path(path, branch, seq)}
+def _places(tx: Tx, thread_key: int, ids: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
+    """Return (branch, seq) of every row of these messages, on whatever line."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    if ids:
+        for message_id, branch, seq in tx.all(_MESSAGES_OF, {"thread_key": thread_key, "ids": list(ids)}):
+            places.setdefault(message_id, []).append((int(branch), int(seq)))
+    return places
 
 
 def _path(tx: Tx, thread: ThreadRow, where: Where) -> Path:

@@ -24,6 +24,7 @@ pages = sa.Table(
     sa.Column("branch", BigInt, doc="with seq: where it holds from; NULL: see message_id, or from the beginning"),
     sa.Column("seq", BigInt),
     sa.Column("message_id", Id, doc="the message it holds after, archived after the page was written"),
+    sa.Column("stand_ins", sa.Text, doc="JSON [id, ...]: messages before that one, in case it is never archived"),
     sa.Column("created_at", BigInt, nullable=False),
     sa.Index("mastra_pages_of_resource", "resource_id", "version", unique=True),
     sa.Index("mastra_pages_of_thread", "thread", "version", unique=True),

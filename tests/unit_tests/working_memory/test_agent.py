@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from langchain_mastra_memory.agents.middleware import MemoryMiddleware
 from langchain_mastra_memory.errors import MissingResourceError
+from langchain_mastra_memory.history.options import MessageHistory
 from langchain_mastra_memory.store.operations.pages import ListPages, PageOwner
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.working_memory.options import WorkingMemory
@@ -206,6 +207,42 @@ def test_a_crash_after_the_write_and_a_resume_apply_the_call_once(memory_factory
     result = agent.invoke(None, CONFIG)
     assert memory.get_working_memory(resource_id="r") == {"name": "Bob"}
     assert [m.status for m in result["messages"] if isinstance(m, ToolMessage)] == ["success"]
+
+
+@savers
+@pytest.mark.parametrize("dropped", [("tool",), ("tool", "ai")], ids=["answers", "calls and answers"])
+def test_a_page_of_a_thread_stays_when_the_archive_drops_the_call(memory_factory, saver, dropped):
+    def keep(message):
+        called = message.type == "tool" or (message.type == "ai" and message.tool_calls)
+        return None if called and message.type in dropped else message
+
+    memory = memory_factory(working_memory=THREAD, message_history=MessageHistory(before_save=keep))
+    replies = ["first", tool_call(UPDATE, {"memory": "A"}, id="c"), "noted", "ok"]
+    agent, model = agent_of(memory, replies, saver)
+    for text in ("one", "two", "three"):
+        ask(agent, text)
+    assert shown(model.calls[-1]) == "A"
+    assert memory.get_working_memory(thread_id="t") == "A"
+
+
+@pytest.mark.parametrize("saver", ["foreign", "own"])
+def test_an_update_is_not_lost_when_its_run_breaks_off_and_is_never_resumed(memory_factory, saver):
+    class Crash(AgentMiddleware):
+        armed = True
+
+        def wrap_tool_call(self, request, handler):
+            handler(request)
+            raise RuntimeError("power cut")
+
+    memory = memory_factory(working_memory=THREAD)
+    agent, _ = agent_of(memory, ["hm", tool_call(UPDATE, {"memory": "A"}, id="c")], saver, middleware=[Crash()])
+    ask(agent)
+    with pytest.raises(RuntimeError, match="power cut"):
+        ask(agent)
+    model = ScriptedChatModel(["ok"])
+    again = create_agent(model, [], middleware=[MemoryMiddleware(memory)], checkpointer=agent.checkpointer)
+    ask(again)
+    assert shown(model.calls[-1]) == "A"
 
 
 @savers
