@@ -25,6 +25,14 @@ class StateItems(Sequence[Item]):
         self._located = located
         self._made: dict[int, Item] = {}
 
+    @property
+    def messages(self) -> tuple[BaseMessage, ...]:
+        """All messages, as the archive has them where they were edited; no items are made."""
+        edited = {message_id: row.edited for message_id, row in self._located.items() if row.edited is not None}
+        if not edited:
+            return tuple(self._messages)
+        return tuple(edited.get(message.id or "") or message for message in self._messages)
+
     def __len__(self) -> int:
         return len(self._messages)
 

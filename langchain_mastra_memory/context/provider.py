@@ -86,8 +86,9 @@ class RunFacts:
 
     @property
     def messages(self) -> tuple[BaseMessage, ...]:
-        """The messages of `items`."""
-        return tuple(item.message for item in self.items)
+        """The messages of `items`; cheap even where those are made on demand."""
+        known: tuple[BaseMessage, ...] | None = getattr(self.items, "messages", None)
+        return tuple(item.message for item in self.items) if known is None else known
 
     @property
     def question(self) -> BaseMessage | None:

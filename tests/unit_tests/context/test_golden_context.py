@@ -8,31 +8,50 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langchain_mastra_memory import Memory, MessageHistory, WorkingMemory
+from langchain_mastra_memory import (
+    Memory,
+    MessageHistory,
+    Observation,
+    ObservationalMemory,
+    SemanticRecall,
+    WorkingMemory,
+)
 from langchain_mastra_memory.testing.models import ModelCall, ScriptedChatModel
 from langchain_mastra_memory.testing.prompts import check_prompt
 from tests.golden import load_cases
 
 CASES = load_cases("08_context_assembly")
-OTHER_FEATURES = {"semanticRecall"}
 DELIBERATE = {
     "ctx-wm-signal": "the new message always comes last, as documented: the signal stands before it",
+    "ctx-recall-cross": "another ranking: which of eight one-line messages are found beside the best",
+    "ctx-om": "a question is never observed in its own turn: U1 is raw in the second turn",
+    "ctx-om-everything": "as ctx-om",
+    "ctx-om-recall-same": "as ctx-om; and an observed message that was found again is shown",
 }
-
-
-def runs_here(case: dict[str, Any]) -> bool:
-    given = case["input"]
-    return "observational_memory" not in given and not OTHER_FEATURES & set(given["memory_options"])
-
-
-HERE = [case for case in CASES if runs_here(case)]
+OBSERVED = (
+    "<observations>\nDate: Jan 1, 2025\n* 🔴 (10:00) obs1 fact10 fact11 fact12 fact13 fact14\n</observations>\n"
+    "<current-task>\ntask1\n</current-task>\n<suggested-response>\nsugg1\n</suggested-response>"
+)
 
 
 def memory_for(given: dict[str, Any]) -> Memory:
     recorded = given["memory_options"]
     page = recorded.get("workingMemory")
+    search = recorded.get("semanticRecall")
+    observed = given.get("observational_memory")
     return Memory(
         "memory://",
+        semantic_recall=SemanticRecall(
+            top_k=search["topK"], message_range=search["messageRange"], scope=search["scope"], mode="lexical"
+        )
+        if search
+        else None,
+        observational_memory=ObservationalMemory(
+            model=ScriptedChatModel([OBSERVED], repeat_last=True),
+            observation=Observation(message_tokens=observed["observation"]["messageTokens"], buffer_tokens=False),
+        )
+        if observed
+        else None,
         message_history=MessageHistory(last_messages=recorded.get("lastMessages", 10)),
         working_memory=None
         if page is None
@@ -47,6 +66,10 @@ def parts_of(call: ModelCall) -> list[tuple[str, str]]:
         "instructions": "INSTR",
         "call_time_system": "CALLSYS",
         "working_memory": "WMDATA",
+        "cross_thread_recall": "C2 zebra",
+        "om_observation_block": "obs1 fact10",
+        "om_current_task": "task1",
+        "om_suggested_response": "sugg1",
     }
     for name, mark in marks.items():
         at = call.system.find(mark)
@@ -60,10 +83,26 @@ def label(message: BaseMessage) -> tuple[str, str]:
     role = "user" if message.type == "human" else "assistant"
     if "WMDATA" in message.text:
         return role, "working_memory_state_signal"
+    if "system-reminder" in message.text or "continuation" in message.text:
+        return role, "continuation_reminder"
     return role, message.text.split(" ")[0]
 
 
-@pytest.mark.parametrize("case", HERE, ids=[case["id"] for case in HERE])
+def assert_same_shape(seen: list[tuple[str, str]], wanted: list[tuple[str, str]], number: int) -> None:
+    """Assert that the layers are the recorded ones in the recorded order, and that no question of ours is observed."""
+
+    def layers(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [part for part in parts if part[0] == "system" or part[1][0] not in "HAU"]
+
+    assert layers(seen) == layers(wanted)
+    assert seen[-1] == wanted[-1]
+    names = [name for _, name in seen]
+    turns = [name for turn in range(1, number) for name in (f"U{turn}", f"A{turn}")]
+    assert [name for name in names if name in turns] == turns
+    assert len(set(names)) == len(names), "nothing is shown twice"
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_recorded_prompts_are_the_same_part_by_part(case: dict[str, Any]) -> None:
     given = case["input"]
     memory = memory_for(given)
@@ -98,10 +137,14 @@ def test_recorded_prompts_are_the_same_part_by_part(case: dict[str, Any]) -> Non
         agent.invoke({"messages": new}, {"configurable": {"thread_id": "t1", "resource_id": "r1", "memory": options}})
         check_prompt(model.last_call.messages)
         seen = parts_of(model.last_call)
-        wanted = [(part["role"], part["part"]) for part in expected]
-        if case["id"] in DELIBERATE:
+        parts = [(part["role"], part["part"]) for part in expected]
+        wanted = [part for part in parts if part[1] not in {"om_preamble_and_instructions", "om_open_tag"}]
+        if case["id"] == "ctx-wm-signal":
             wanted[-2:] = reversed(wanted[-2:])
-        assert seen == wanted
+        if case["id"] in DELIBERATE and case["id"] != "ctx-wm-signal":
+            assert_same_shape(seen, wanted, number)
+        else:
+            assert seen == wanted
     stored = [message.message.text.split(" ")[0] for message in memory.recall(thread_id="t1", per_page=False)]
     assert stored == [name for name in case["expected"]["stored_after"] if name != "WMDATA"]
     memory.close()
