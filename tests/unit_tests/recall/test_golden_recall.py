@@ -16,9 +16,9 @@ from langchain_mastra_memory.history.options import MessageHistory
 from langchain_mastra_memory.memory import Memory
 from langchain_mastra_memory.recall.options import SemanticRecall
 from langchain_mastra_memory.testing.clock import FrozenClock
+from langchain_mastra_memory.testing.embeddings import WordEmbeddings
 from langchain_mastra_memory.testing.models import ScriptedChatModel
 from tests.golden import ERROR, NOW, Difference, Session, load_cases
-from tests.unit_tests.recall.words import WordEmbeddings
 
 CASES = {case["id"]: case for case in load_cases("09_semantic_recall")}
 SEARCHES = sorted(name for name, case in CASES.items() if "agent_turns" not in case["input"])

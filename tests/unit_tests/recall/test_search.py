@@ -22,7 +22,7 @@ from langchain_mastra_memory.errors import (
 from langchain_mastra_memory.memory import Memory
 from langchain_mastra_memory.recall.options import SemanticRecall, Weights
 from langchain_mastra_memory.testing.clock import FrozenClock
-from tests.unit_tests.recall.words import WordEmbeddings
+from langchain_mastra_memory.testing.embeddings import WordEmbeddings
 
 Make = Callable[..., Memory]
 
