@@ -55,19 +55,6 @@ class TestPostgreSQL(MemoryStoreConformance):
             admin.execute(f'DROP DATABASE "{name}"')
 
 
-class TestTraced(MemoryStoreConformance):
-    """Tracing changes nothing, sees every operation, and shows none of the user's data."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def store(cls) -> Iterator[MemoryStore]:
-        traces: list[Trace] = []
-        with TracedStore(SQLMemoryStore("memory://"), traces.append) as store:
-            yield store
-        assert traces
-        assert all(str(trace).startswith(f"{trace.operation.group}.") for trace in traces)
-
-
 class RefusedFirst(StoreWrapper):
     """Reads through a `ReadOnlyStore`; writes on what it wraps, after the `ReadOnlyStore` has refused."""
 
@@ -90,14 +77,18 @@ class RefusedFirst(StoreWrapper):
         return await super().arun(operation)
 
 
-class TestReadOnly(MemoryStoreConformance):
-    """Every read works through a `ReadOnlyStore`, every write is refused by it without any effect."""
+class TestWrapped(MemoryStoreConformance):
+    """Wrappers around wrappers: nothing is there to redact, every write is refused first, every operation is seen."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def store(cls) -> Iterator[MemoryStore]:
-        with RefusedFirst(SQLMemoryStore("memory://")) as store:
+        traces: list[Trace] = []
+        redacting = RedactingStore(SQLMemoryStore("memory://"), lambda text: text.replace("never there", ""))
+        with TracedStore(RefusedFirst(redacting), traces.append) as store:
             yield store
+        assert traces
+        assert all(str(trace).startswith(f"{trace.operation.group}.") for trace in traces)
 
 
 class TestEncrypted(MemoryStoreConformance):
@@ -109,16 +100,6 @@ class TestEncrypted(MemoryStoreConformance):
     @classmethod
     def store(cls) -> Iterator[MemoryStore]:
         with EncryptedStore(SQLMemoryStore("memory://"), key=b"0123456789abcdef" * 4) as store:
-            yield store
-
-
-class TestRedacting(MemoryStoreConformance):
-    """Where there is nothing to redact, nothing changes."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def store(cls) -> Iterator[MemoryStore]:
-        with RedactingStore(SQLMemoryStore("memory://"), lambda text: text.replace("never there", "")) as store:
             yield store
 
 
