@@ -41,6 +41,11 @@ def chat_model(name: str | None) -> BaseChatModel:
         raise ConfigurationError(f"the model {name!r} cannot be made: {error}") from error
 
 
+def is_scripted(model: BaseChatModel) -> bool:
+    """Return whether the model is the demonstration's own."""
+    return isinstance(model, ScriptedChatModel) and model.replies is answer
+
+
 def play(act: str, *, url: str, run: str, model: str | None) -> None:
     """Play an act, `tell` or `ask`.
 
@@ -89,9 +94,9 @@ class _Player:
         self._fork()
 
     def _about_the_model(self) -> str:
-        if isinstance(self.model, ScriptedChatModel):
+        if is_scripted(self.model):
             return "The chat model is scripted: it can only repeat facts from the messages that it is sent."
-        return f"The chat model is real: {getattr(self.model, 'model_name', type(self.model).__name__)}."
+        return f"The chat model is {getattr(self.model, 'model_name', type(self.model).__name__)}."
 
     def _config(self, thread_id: str, *, title: str | None = None, checkpoint_id: str | None = None) -> RunnableConfig:
         configurable: dict[str, Any] = {"thread_id": thread_id, "resource_id": RESOURCE}
@@ -164,7 +169,7 @@ class _Player:
         first_turn = self._checkpoint_after_turn(1)
         self._show_what_the_model_will_see(ASKED_IN_FORK, first_turn)
         said = self._say(ASKED_IN_FORK, self.trip, checkpoint_id=first_turn)
-        if isinstance(self.model, ScriptedChatModel):
+        if is_scripted(self.model):
             if "peanuts" in said:
                 raise AssertionError("the fork knows what came later")
             self.stage.check("the fork does not know what came later")

@@ -16,11 +16,11 @@ from langchain_mastra_memory.cli import app
 ENVIRONMENT = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
 
 
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "langchain_mastra_memory.cli", *arguments],
         cwd=cwd,
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -118,6 +118,22 @@ def test_a_second_run_adds_threads_and_keeps_the_first(tmp_path):
     for _ in range(2):
         assert run("demo", "--db", str(tmp_path / "kept.db"), cwd=tmp_path).returncode == 0
     assert "4 of 4 threads" in run("threads", "kept.db", cwd=tmp_path).stdout
+
+
+def test_a_model_by_name_takes_the_place_of_the_scripted_one(tmp_path):
+    provider = tmp_path / "langchain_openai.py"
+    provider.write_text(
+        "from langchain_mastra_memory.testing import ScriptedChatModel\n"
+        "class ChatOpenAI(ScriptedChatModel):\n"
+        "    model_config = {'extra': 'allow'}\n"
+        "    def __init__(self, model, **options):\n"
+        "        super().__init__(lambda messages: f'I see {len(messages)} messages', model_name=model)\n"
+    )
+    finished = run("demo", "--model", "openai:gpt-5-mini", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.count("The chat model is gpt-5-mini.") == 2
+    assert "scripted" not in finished.stdout
+    assert "I see 8 messages" in finished.stdout
 
 
 def test_a_model_that_cannot_be_made_is_said_without_a_traceback(tmp_path):
