@@ -115,6 +115,13 @@ _PIN = (
     .where(_OF_THREAD, pages.c.message_id == sa.bindparam("gone"), pages.c.seq.is_(None))
     .values(branch=sa.bindparam("at_branch", type_=sa.BigInteger), seq=sa.bindparam("at_seq", type_=sa.BigInteger))
 )
+_KEPT_IN_COPY: Final = tuple(column.name for column in pages.c if column.name not in {"key", "thread"})
+_COPY_VERSIONS = sa.insert(pages).from_select(
+    ["thread", *_KEPT_IN_COPY],
+    sa.select(
+        sa.bindparam("target", type_=sa.BigInteger).label("thread"), *(pages.c[name] for name in _KEPT_IN_COPY)
+    ).where(_OF_THREAD),
+)
 _THREADS_WITH_PAGES = sa.select(threads.c.id).where(
     threads.c.resource_id == sa.bindparam("owner"),
     sa.exists().where(pages.c.thread == threads.c.key),
@@ -546,6 +553,9 @@ def copy_page(tx: Tx, copy: ThreadCopy) -> None:
     scope = _scope(copy.features)
     source, target = copy.source, copy.target
     if scope == "thread" and tx.value(_LAST_OF_THREAD, {"owner": target.key}) is None:
+        if copy.rows and all(row.id == row.source_id for row in copy.rows):  # every line, under the same ids
+            tx.run(_COPY_VERSIONS, {"owner": source.key, "target": target.key})
+            return
         upto = source.head if copy.whole or not copy.rows else max(row.seq for row in copy.rows)
         page = _visible(tx, source, Where(position=(source.branch, upto)))
         if page.text is not None:

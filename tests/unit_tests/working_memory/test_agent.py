@@ -168,6 +168,20 @@ def test_a_page_is_read_as_it_was_at_a_checkpoint(memory_factory):
     assert memory.get_working_memory(thread_id="t") == "B"
 
 
+def test_a_copy_by_the_checkpointer_has_the_pages_of_every_checkpoint(memory_factory, store_url):
+    memory = memory_factory(store_url, working_memory=THREAD)
+    answers = iter([tool_call(UPDATE, {"memory": "A"}, id="c"), "ok", tool_call(UPDATE, {"memory": "B"}, id="c"), "ok"])
+    agent, model = agent_of(memory, lambda _: next(answers, "later"))
+    ask(agent)
+    first = agent.get_state(CONFIG).config["configurable"]["checkpoint_id"]
+    ask(agent)
+    memory.checkpointer.copy_thread("t", "copy")
+    assert memory.get_working_memory(thread_id="copy") == "B"
+    fork = {"configurable": {"thread_id": "copy", "checkpoint_id": first}}
+    assert pages_seen(agent, model, fork) == "A"
+    assert memory.get_working_memory(thread_id="t") == "B"
+
+
 @pytest.mark.parametrize("saver", ["foreign", "own"])
 @pytest.mark.parametrize("options", [THREAD, WorkingMemory(template="- Name:")], ids=["thread", "resource"])
 def test_a_replayed_step_applies_its_call_once_and_brings_no_old_value_back(memory_factory, saver, options):

@@ -115,6 +115,28 @@ def test_patches_join_what_somebody_else_has_written_meanwhile(memory_factory, s
     assert memory.get_working_memory(resource_id="r") == {"name": "Bob", "city": "Rome"}
 
 
+async def test_patches_are_saved_on_an_event_loop_too(memory_factory, store_url):
+    memory = memory_factory(store_url, working_memory=OBJECT)
+    await memory.aupdate_working_memory({"name": "Ann", "age": 3}, resource_id="r")
+
+    async def others(_):
+        await memory.aupdate_working_memory({"name": "Bob"}, resource_id="r")
+        return {}
+
+    app = chain(
+        memory,
+        "own",
+        ("load", memory.load_node()),
+        ("others", others),
+        ("learn", lambda _: {"working_memory": {"age": None, "city": "Oslo"}}),
+        ("answer", answer),
+        ("save", memory.save_node()),
+    )
+    await app.ainvoke({"messages": [("user", "hi")]}, CONFIG)
+    assert await memory.aget_working_memory(resource_id="r") == {"name": "Bob", "city": "Oslo"}
+    await memory.aclose()
+
+
 @pytest.mark.parametrize("saver", ["foreign", "own"])
 def test_patches_are_saved_once_by_any_number_of_turns_and_saves(memory_factory, saver):
     memory = memory_factory(working_memory=OBJECT)

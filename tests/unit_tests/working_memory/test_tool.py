@@ -17,7 +17,9 @@ from pydantic import BaseModel
 
 from langchain_mastra_memory.errors import MissingResourceError
 from langchain_mastra_memory.memory import Memory
+from langchain_mastra_memory.observation.options import Observation, ObservationalMemory
 from langchain_mastra_memory.store.operations.pages import ListPages, PageOwner
+from langchain_mastra_memory.testing.models import ScriptedChatModel
 from langchain_mastra_memory.working_memory.channel import WorkingMemoryState, page_write, version_write
 from langchain_mastra_memory.working_memory.options import WorkingMemory
 
@@ -296,3 +298,11 @@ def test_a_page_of_thread_scope_is_written_before_the_first_checkpoint_of_its_th
         assert answers(result)[0].status == "success"
     assert memory.get_thread("b").resource_id == "r"
     assert memory.get_thread("a").resource_id is None
+
+
+def test_what_the_observer_manages_the_agent_has_no_tool_for(memory_factory):
+    observed = ObservationalMemory(model=ScriptedChatModel(["x"]), observation=Observation(manage_working_memory=True))
+    memory = memory_factory("memory://", working_memory=True, observational_memory=observed)
+    assert "update_working_memory" not in [tool.name for tool in memory.tools()]
+    own = memory_factory("memory://", working_memory=WorkingMemory(agent_managed=True), observational_memory=observed)
+    assert "set_working_memory" in [tool.name for tool in own.tools()]
