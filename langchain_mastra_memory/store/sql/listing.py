@@ -35,24 +35,28 @@ class _Shape:
     filtered: bool
     descending: bool = False
 
-    def conditions(self) -> list[sa.ColumnElement[bool]]:
-        found = [_shown(archive=self.archive)]
+    def conditions(self, table: sa.FromClause = messages) -> list[sa.ColumnElement[bool]]:
+        found = [_shown(table, archive=self.archive)]
         if self.dated:
             found += [
-                messages.c.created_at >= sa.bindparam("start_at", type_=sa.BigInteger),
-                messages.c.created_at <= sa.bindparam("end_at", type_=sa.BigInteger),
+                table.c.created_at >= sa.bindparam("start_at", type_=sa.BigInteger),
+                table.c.created_at <= sa.bindparam("end_at", type_=sa.BigInteger),
             ]
         if self.filtered:
-            found.append(has_values(messages.c.metadata, "wanted"))
+            found.append(has_values(table.c.metadata, "wanted"))
         return found
 
     def in_order(self, *columns: sa.ColumnElement[Any]) -> list[sa.ColumnElement[Any]]:
         return [column.desc() if self.descending else column.asc() for column in columns]
 
 
-def _shown(*, archive: bool) -> sa.ColumnElement[bool]:
-    kinds = ("refused", "signal", "summary") if archive else ("refused",)
-    return sa.or_(messages.c.kind.is_(None), messages.c.kind.not_in([sa.literal_column(f"'{kind}'") for kind in kinds]))
+def _kinds(*, archive: bool) -> list[sa.ColumnElement[Any]]:
+    """Return the kinds that are not shown and take no place, as parts of a statement."""
+    return [sa.literal_column(f"'{kind}'") for kind in (("refused", "signal", "summary") if archive else ("refused",))]
+
+
+def _shown(table: sa.FromClause = messages, *, archive: bool) -> sa.ColumnElement[bool]:
+    return sa.or_(table.c.kind.is_(None), table.c.kind.not_in(_kinds(archive=archive)))
 
 
 _size, _skip = sa.bindparam("size", type_=sa.BigInteger), sa.bindparam("skip", type_=sa.BigInteger)
@@ -69,10 +73,16 @@ def _pages(shape: _Shape) -> tuple[ViewStatements, ViewStatements]:
             .offset(_skip)
         )
     )
-    count = ViewStatements(
-        lambda in_view: sa.select(sa.func.count()).select_from(messages).where(_of_thread, in_view, *shape.conditions())
+    if shape.dated or shape.filtered:
+        return page, ViewStatements(lambda in_view: sa.select(_count(in_view, *shape.conditions())))
+    # Both counts are answered by an index alone; a condition on the kind would read every row.
+    return page, ViewStatements(
+        lambda in_view: sa.select(_count(in_view) - _count(in_view, messages.c.kind.in_(_kinds(archive=shape.archive))))
     )
-    return page, count
+
+
+def _count(*conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    return sa.select(sa.func.count()).select_from(messages).where(_of_thread, *conditions).scalar_subquery()
 
 
 _LINES: Final[dict[DialectName, str]] = {
@@ -83,53 +93,58 @@ _LINES: Final[dict[DialectName, str]] = {
 }
 
 
-def _merged(shape: _Shape, dialect: DialectName) -> tuple[sa.Select[Any], sa.Select[Any]]:
+def _merged(shape: _Shape, dialect: DialectName, *, forked: bool) -> tuple[sa.Select[Any], sa.Select[Any]]:
     """Return the page and the count of several threads, whose paths are in the parameter `lines`.
 
-    A thread's messages keep their order whatever their times: each counts as late as the latest before it.
+    A thread's messages keep their order whatever their times: each counts as late as the latest before it. Bodies are
+    read for the page only. Overriding rows are looked for only if a thread stands on a branch.
     """
     lines = (
         sa.text(_LINES[dialect])
         .columns(*(sa.column(name, sa.BigInteger) for name in ("thread", "branch", "cut")))
         .subquery("lines")
     )
-    keys = (messages.c.thread, messages.c.seq, messages.c.branch)
-    seen = (
-        sa.select(
-            *keys,
-            sa.func.row_number()
-            .over(partition_by=[messages.c.thread, messages.c.seq], order_by=messages.c.branch.desc())
-            .label("place"),
-            sa.func.max(messages.c.created_at)
-            .over(partition_by=messages.c.thread, order_by=messages.c.seq)
-            .label("clock"),
-        )
-        .join(
-            lines,
-            sa.and_(
-                messages.c.thread == lines.c.thread,
-                messages.c.branch == lines.c.branch,
-                messages.c.seq <= lines.c.cut,
-            ),
-        )
-        .subquery("seen")
+    key_names = ("thread", "seq", "branch")
+    light: list[sa.ColumnElement[Any]] = [
+        messages.c[name] for name in (*key_names, "created_at", "kind", *(["metadata"] if shape.filtered else []))
+    ]
+    clock = sa.func.max(messages.c.created_at).over(partition_by=messages.c.thread, order_by=messages.c.seq)
+    same_place = [messages.c.thread, messages.c.seq]
+    place = sa.func.row_number().over(partition_by=same_place, order_by=messages.c.branch.desc())
+    in_line = sa.and_(
+        messages.c.thread == lines.c.thread, messages.c.branch == lines.c.branch, messages.c.seq <= lines.c.cut
     )
-    joined = messages.join(seen, sa.and_(*(column == seen.c[column.name] for column in keys)))
-    conditions = (seen.c.place == 1, *shape.conditions())
-    page = (
-        sa.select(messages.c.thread, *MESSAGE_COLUMNS)
-        .select_from(joined)
-        .where(*conditions)
-        .order_by(*shape.in_order(seen.c.clock, messages.c.thread, messages.c.seq))
+    light += [place.label("place")] if forked else []
+    seen = sa.select(*light, clock.label("clock")).join(lines, in_line).subquery("seen")
+    counted = sa.select(*light).join(lines, in_line).subquery("counted")
+
+    def conditions(table: sa.Subquery) -> list[sa.ColumnElement[bool]]:
+        return [*([table.c.place == sa.literal_column("1")] if forked else []), *shape.conditions(table)]
+
+    picked = (
+        sa.select(seen.c.clock, *(seen.c[name] for name in key_names))
+        .where(*conditions(seen))
+        .order_by(*shape.in_order(seen.c.clock, seen.c.thread, seen.c.seq))
         .limit(_size)
         .offset(_skip)
+        .subquery("picked")
     )
-    return page, sa.select(sa.func.count()).select_from(joined).where(*conditions)
+    page = (
+        sa.select(messages.c.thread, *MESSAGE_COLUMNS)
+        .join(picked, sa.and_(*(messages.c[name] == picked.c[name] for name in key_names)))
+        .order_by(*shape.in_order(picked.c.clock, picked.c.thread, picked.c.seq))
+    )
+    return page, sa.select(sa.func.count()).select_from(counted).where(*conditions(counted))
 
 
 _SHAPES: Final = [_Shape(a, d, f, r) for a in _TWICE for d in _TWICE for f in _TWICE for r in _TWICE]
 _OF_ONE: Final = {shape: _pages(shape) for shape in _SHAPES}
-_OF_MANY: Final = {(shape, dialect): _merged(shape, dialect) for shape in _SHAPES for dialect in _LINES}
+_OF_MANY: Final = {
+    (shape, dialect, forked): _merged(shape, dialect, forked=forked)
+    for shape in _SHAPES
+    for dialect in _LINES
+    for forked in _TWICE
+}
 
 _OWN_THREADS = sa.select(*COLUMNS).where(threads.c.resource_id == sa.bindparam("owner")).order_by(threads.c.key)
 _PLACES = sa.select(messages.c.thread, messages.c.seq, messages.c.branch).where(
@@ -229,9 +244,11 @@ def _read_page(tx: Tx, op: ListMessages, shape: _Shape, places: list[_Place]) ->
     else:
         by_key = {thread.key: thread for thread, _ in places}
         params["lines"] = json.dumps([(thread.key, *step) for thread, path in places for step in path])
-        merged, count_merged = _OF_MANY[shape, tx.dialect]
-        rows = [(by_key[row[0]], row[1:]) for row in tx.all(merged, {**params, **paging})]
-        total = int(tx.value(count_merged, params))
+        forked = any(len(path) > 1 for _, path in places)
+        page_of_many, count_of_many = _OF_MANY[shape, tx.dialect, forked]
+        rows = [(by_key[row[0]], row[1:]) for row in tx.all(page_of_many, {**params, **paging})]
+        whole = op.page == 0 and len(rows) < size
+        total = len(rows) if whole else int(tx.value(count_of_many, params))
     if op.direction is None:
         rows.reverse()
     return {(thread.key, row[0]): (thread, row) for thread, row in rows}, total

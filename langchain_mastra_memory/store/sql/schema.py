@@ -69,6 +69,16 @@ messages = sa.Table(
     sa.Index("mastra_messages_by_id", "thread", "id", "branch", unique=True),
 )
 
+sa.Index(
+    "mastra_messages_by_kind",
+    messages.c.thread,
+    messages.c.kind,
+    messages.c.seq,
+    messages.c.branch,
+    sqlite_where=messages.c.kind.is_not(None),
+    postgresql_where=messages.c.kind.is_not(None),
+)
+
 tombstones = sa.Table(
     "mastra_tombstones",
     metadata,
