@@ -58,11 +58,22 @@ if TYPE_CHECKING:
     from langchain_mastra_memory.observation.extractors import (
         Extractor,
     )
+    from langchain_mastra_memory.observation.hooks import (
+        ObservationHooks,
+        redact_tool_results,
+    )
+    from langchain_mastra_memory.observation.node import (
+        ObservationNode,
+    )
     from langchain_mastra_memory.observation.options import (
         ModelByInputTokens,
         Observation,
         ObservationalMemory,
         Reflection,
+    )
+    from langchain_mastra_memory.observation.summarize import (
+        asummarize_conversation,
+        summarize_conversation,
     )
     from langchain_mastra_memory.recall.options import (
         SemanticRecall,
@@ -115,6 +126,8 @@ __all__ = [
     "ModelByInputTokens",
     "Observation",
     "ObservationError",
+    "ObservationHooks",
+    "ObservationNode",
     "ObservationalMemory",
     "Page",
     "Preview",
@@ -143,7 +156,10 @@ __all__ = [
     "WorkingMemoryState",
     "__version__",
     "as_user_turn",
+    "asummarize_conversation",
     "derive_resource_id",
+    "redact_tool_results",
+    "summarize_conversation",
 ]
 
 _PLACES: Final = {
@@ -167,6 +183,8 @@ _PLACES: Final = {
     "ModelByInputTokens": "observation.options",
     "Observation": "observation.options",
     "ObservationError": "errors",
+    "ObservationHooks": "observation.hooks",
+    "ObservationNode": "observation.node",
     "ObservationalMemory": "observation.options",
     "Page": "types",
     "Preview": "context.preview",
@@ -194,7 +212,10 @@ _PLACES: Final = {
     "WorkingMemoryError": "errors",
     "WorkingMemoryState": "working_memory.channel",
     "as_user_turn": "agents.speakers",
+    "asummarize_conversation": "observation.summarize",
     "derive_resource_id": "ids",
+    "redact_tool_results": "observation.hooks",
+    "summarize_conversation": "observation.summarize",
 }
 
 

@@ -210,13 +210,21 @@ def parts_of(text: str, most: int, count: Count) -> list[str]:
     size = max(1, len(text) * most // (total + 1))
     parts = []
     while text:
-        cut = len(text) if len(text) <= size else (text.rfind("\n", size // 2, size) + 1 or size)
-        part = text[:cut]
+        part = _start(text, size)
         while count(part) > most and len(part) > 1:
-            part = part[: len(part) * 3 // 4]
+            part = _start(part, len(part) * 3 // 4)
         parts.append(part)
         text = text[len(part) :]
     return parts
+
+
+def _start(text: str, size: int) -> str:
+    """Return the start of a text, at most `size` characters and at least one, cut at a line or a word if it can be."""
+    size = max(1, size)
+    if len(text) <= size:
+        return text
+    cut = max(text.rfind("\n", size // 2, size), text.rfind(" ", size // 2, size)) + 1
+    return text[: cut or size]
 
 
 @dataclass(frozen=True, slots=True)

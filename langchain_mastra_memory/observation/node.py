@@ -114,7 +114,7 @@ class ObservationNode(RunnableSerializable[Any, dict[str, Any]]):
             messages=tuple(messages),
             state=state if isinstance(state, Mapping) else {},
             writer=runtime.stream_writer,
-            streams=is_streamed(config),
+            streams=is_streamed(runtime.stream_writer),
         )
         run = await turns_of(self.memory).facts(io, call)
         begun = await self._provider.begin(io, run)

@@ -454,11 +454,11 @@ def list_groups(tx: Tx, op: ListGroups) -> list[FoundGroup]:
     states = []
     if op.scope == "thread":
         for key, path in paths.items():
-            states.append(load_state(tx, find_log(tx, thread_scope(key)), {key: path}, path, movable=True))
+            states.append(load_state(tx, find_log(tx, thread_scope(key)), {key: path}, path, movable=True, whole=True))
     else:
         for owner in owners:
             whole = {r.key: Path(r.key, path_of(tx, r.key, r.branch, r.head)) for r in threads_of(tx, owner)}
-            states.append(load_state(tx, find_log(tx, resource_scope(owner)), whole, None, movable=True))
+            states.append(load_state(tx, find_log(tx, resource_scope(owner)), whole, None, movable=True, whole=True))
     groups = {}
     for state in states:
         for key in paths:

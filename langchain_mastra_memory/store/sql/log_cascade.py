@@ -260,4 +260,4 @@ def _resource_state(tx: Tx, log: LogRecord, resource_id: str, thread: ThreadRow 
     if thread is not None:
         rows[thread.key] = thread
     paths = {key: Path(key, path_of(tx, key, row.branch, row.head)) for key, row in rows.items()}
-    return load_state(tx, log, paths, None, movable=True)
+    return load_state(tx, log, paths, None, movable=True, whole=True)
