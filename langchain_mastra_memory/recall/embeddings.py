@@ -139,7 +139,9 @@ class Embedder:
         key = _key("query", text)
         known = self._cache.get(key)
         if known is None:
-            vector = await within(io, seconds, self.embeddings.embed_query, self.embeddings.aembed_query, text)
+            vector = await within(
+                io, seconds, self.embeddings.embed_query, self.embeddings.aembed_query, _encodable(text)
+            )
             known = _checked(vector)
             self._cache.put(key, known)
         return [float(x) for x in known]
@@ -196,9 +198,10 @@ class Embedder:
         return result
 
     async def _once(self, io: IO, texts: list[str]) -> list[Any] | Exception:
+        readable = [_encodable(text) for text in texts]
         try:
             vectors = await within(
-                io, CALL_SECONDS, self.embeddings.embed_documents, self.embeddings.aembed_documents, texts
+                io, CALL_SECONDS, self.embeddings.embed_documents, self.embeddings.aembed_documents, readable
             )
         except Exception as error:  # noqa: BLE001 - any model, any error: reported by the caller
             return error
@@ -220,6 +223,11 @@ class Embedder:
 
 async def _asleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
+
+
+def _encodable(text: str) -> str:
+    """Return a text that can be sent as UTF-8: a lone surrogate, which the archive keeps, becomes U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _checked(vector: Sequence[float]) -> npt.NDArray[np.float32]:
