@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,11 +40,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = config.stash.get(POSTGRES_FOLDER, None)
     if folder is not None:
         folder.stop()
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep addresses out of the names of tests: each worker has others, and they must collect the same tests."""
-    item._nodeid = re.sub(r" at 0x[0-9a-f]+", "", item.nodeid)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

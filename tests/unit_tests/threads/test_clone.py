@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_mastra_memory.errors import InvalidIdError, InvalidQueryError, ThreadNotFoundError
 from langchain_mastra_memory.testing.clock import START, FrozenClock
 from langchain_mastra_memory.types import Deleted
+from tests.naming import spelled
 
 
 def human(message_id: str, **more: Any) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def test_messages_are_chosen_by_time_and_id_first_and_then_by_number(memory: Any
         {"resource_id": ""},
         {"checkpoint_id": ""},
     ],
-    ids=repr,
+    ids=spelled,
 )
 def test_a_choice_that_makes_no_sense_is_refused(quick: Any, choice: dict[str, Any]) -> None:
     fill(quick)
@@ -250,7 +251,7 @@ def test_a_circle_of_clones_is_walked_once(memory: Any) -> None:
 @pytest.mark.parametrize(
     "clone",
     [None, "x", 5, [], {}, {"source_thread_id": ""}, {"source_thread_id": 5}, {"cloned_at": "2026-01-01"}],
-    ids=repr,
+    ids=spelled,
 )
 def test_metadata_that_only_looks_like_a_clones_is_not_believed(quick: Any, clone: Any) -> None:
     thread = quick.create_thread("r1", metadata={"clone": clone})

@@ -21,6 +21,7 @@ from langchain_core.messages import (
 )
 
 from langchain_mastra_memory.errors import (
+from tests.naming import spelled
     InvalidIdError,
     InvalidQueryError,
     MessageNotFoundError,
@@ -156,7 +157,7 @@ def test_pairs_mappings_and_messages_of_other_stores_are_understood(memory: Any)
         [{"role": "user", "content": "x", "created_at": "yesterday"}],
         [HumanMessage("x", additional_kwargs={"metadata": {1: 2}})],
     ],
-    ids=repr,
+    ids=spelled,
 )
 def test_what_is_no_list_of_messages_is_refused_and_nothing_is_saved(quick: Any, messages: Any) -> None:
     with pytest.raises(InvalidQueryError):
@@ -338,7 +339,7 @@ def test_pages_count_from_the_newest_or_from_where_it_is_said(memory: Any) -> No
         {"query": "x", "per_page": 3},
         {"query": "x", "include": ["m1"]},
     ],
-    ids=repr,
+    ids=spelled,
 )
 def test_a_recall_that_makes_no_sense_is_refused(quick: Any, arguments: dict[str, Any]) -> None:
     fill(quick, 1)
@@ -540,7 +541,7 @@ def test_parallel_changes_of_one_message_all_count(memory: Any) -> None:
         [5],
         [HumanMessage("x")],
     ],
-    ids=repr,
+    ids=spelled,
 )
 def test_an_update_that_makes_no_sense_is_refused(quick: Any, messages: Any) -> None:
     fill(quick, 1)
@@ -590,7 +591,7 @@ def test_where_a_resource_is_named_a_foreign_id_looks_like_an_unknown_one(memory
 
 
 @pytest.mark.parametrize(
-    "message_ids", ["m1", b"m1", None, {"id": "m1"}, 5, [None], [""], [{"foo": 1}], [HumanMessage("x")]], ids=repr
+    "message_ids", ["m1", b"m1", None, {"id": "m1"}, 5, [None], [""], [{"foo": 1}], [HumanMessage("x")]], ids=spelled
 )
 def test_what_is_no_list_of_ids_removes_nothing(quick: Any, message_ids: Any) -> None:
     fill(quick, 1)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from langchain_mastra_memory.errors import (
+from tests.naming import spelled
     InvalidFilterError,
     InvalidIdError,
     InvalidQueryError,
@@ -336,7 +337,7 @@ def test_every_key_of_a_filter_has_to_match(memory: Any) -> None:
         "k=1",
         ["k"],
     ],
-    ids=repr,
+    ids=spelled,
 )
 def test_a_filter_that_cannot_be_honoured_is_refused_and_never_widens(quick: Any, wanted: Any) -> None:
     quick.create_thread("r", thread_id="t", metadata={"k": 1})
@@ -383,7 +384,7 @@ def test_what_is_left_out_of_an_update_stays(memory: Any) -> None:
         "text",
         [("k", 1)],
     ],
-    ids=repr,
+    ids=spelled,
 )
 def test_metadata_that_json_would_lose_is_refused_early(quick: Any, metadata: Any) -> None:
     quick.create_thread("r", thread_id="t", metadata={"a": 1})
