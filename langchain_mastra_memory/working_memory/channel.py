@@ -8,6 +8,8 @@ them, so that they can join a page that somebody else has changed meanwhile.
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NotRequired, Self
@@ -87,8 +89,29 @@ class PageState:
 
     def patched(self, patch: Patch) -> PageState:
         """Return the state after what a node returned."""
+        patch = self._meant(patch)
+        if isinstance(patch.value, str) and patch.value == self.page:
+            return self
+        if patch.value == {} and not patch.whole:
+            return self if self.page is not None else replace(self, page={})
         kept = self.patches if self.start is None else (*self.patches, patch)
         return replace(self, page=patch.on(self.page), patches=kept)
+
+    def _meant(self, patch: Patch) -> Patch:
+        """Return what a node wants to change: one that returns the whole page, as it got it, means what differs.
+
+        Otherwise a node that returns its whole state, or a subgraph with this channel, would bring back every field
+        that somebody else has changed meanwhile.
+        """
+        page, value = self.page, patch.value
+        if (
+            patch.whole
+            or not isinstance(page, Mapping)
+            or not isinstance(value, Mapping)
+            or not page.keys() <= value.keys()
+        ):
+            return patch
+        return Patch({key: new for key, new in value.items() if key not in page or not _same(page[key], new)})
 
     def dumped(self) -> dict[str, Any]:
         """Return the state as plain data for a checkpoint."""
@@ -188,7 +211,7 @@ class PageChannel(BaseChannel[PageValue, Any, dict[str, Any]]):
         """Return the page."""
         if self.state.page is None:
             raise EmptyChannelError
-        return self.state.page
+        return copy.deepcopy(self.state.page)  # nodes do change what they get
 
     def is_available(self) -> bool:
         """Return whether there is a page."""
@@ -288,6 +311,11 @@ def _is_marked(write: object) -> bool:
     return isinstance(write, Mapping) and len(write) == 1 and isinstance(write.get(MARK), Mapping)
 
 
+def _same(one: object, other: object) -> bool:
+    """Compare as JSON: 1 is not true."""
+    return json.dumps(one, sort_keys=True, default=repr) == json.dumps(other, sort_keys=True, default=repr)
+
+
 def _by_version(write: Mapping[str, Any]) -> tuple[bool, int]:
     return (not write.get("start"), int(write["version"]))
 
@@ -305,7 +333,7 @@ def _patch(write: object) -> Patch:
     if isinstance(value, str):
         return Patch(value, whole=True)
     if isinstance(value, Mapping):
-        return Patch(dict(value), whole=whole)
+        return Patch(copy.deepcopy(dict(value)), whole=whole)
     raise InvalidUpdateError(
         f"working_memory takes the fields to change (a dict) or the whole text (a str), not {type(value).__name__}"
     )

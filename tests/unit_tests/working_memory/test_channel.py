@@ -81,6 +81,26 @@ def test_patches_that_are_not_saved_stay_on_top_of_a_newer_version():
     assert len(newer.patches) == 1
 
 
+STARTED = PageState().updated([page_write({"a": 1, "b": {"c": 2}}, 1, start=True)])
+
+
+@pytest.mark.parametrize(
+    ("returned", "patches"),
+    [
+        ({"a": 1, "b": {"c": 2}}, []),
+        ({"a": 1, "b": {"c": 2}, "d": 3}, [{"d": 3}]),
+        ({"a": True, "b": {"c": 2}}, [{"a": True}]),
+        ({"a": 1, "b": None}, [{"b": None}]),
+        ({"a": 1}, [{"a": 1}]),
+        ({}, []),
+    ],
+)
+def test_a_node_that_returns_the_whole_page_means_what_differs(returned, patches):
+    state = STARTED.updated([returned])
+    assert [patch.value for patch in state.patches] == patches
+    assert state.page == merge({"a": 1, "b": {"c": 2}}, returned)
+
+
 def test_without_a_memory_no_patches_pile_up():
     state = PageState()
     for number in range(50):
@@ -96,6 +116,9 @@ def test_an_overwrite_replaces_the_page(overwrite):
 def test_a_text_replaces_and_nothing_is_nothing():
     assert PageState(page="old").updated(["new"]).page == "new"
     assert PageState(page="old").updated([None]).page == "old"
+    started = PageState().updated([page_write("old", 1, start=True)])
+    assert started.updated(["old"]).patches == ()
+    assert len(started.updated(["new"]).patches) == 1
 
 
 def test_something_else_is_a_clear_error():
@@ -143,6 +166,34 @@ def test_a_node_returns_the_fields_that_change():
         ("forget", lambda _: {"working_memory": {"age": None}}),
     ).compile()
     assert app.invoke({"messages": []})["working_memory"] == {"name": "Ann"}
+
+
+def test_a_node_may_change_the_page_that_it_gets():
+    seen = []
+
+    def learn(state):
+        state["working_memory"]["b"]["c"] = 9
+        return {"working_memory": state["working_memory"]}
+
+    app = build(
+        ("start", lambda _: {"working_memory": page_write({"a": 1, "b": {"c": 2}}, 1, start=True)}),
+        ("learn", learn),
+        ("look", lambda _: seen.append(channel_state(get_config()))),
+    ).compile()
+    assert app.invoke({"messages": []})["working_memory"] == {"a": 1, "b": {"c": 9}}
+    assert [patch.value for patch in seen[0].patches] == [{"b": {"c": 9}}]
+
+
+def test_a_subgraph_with_the_same_channel_gives_back_only_what_it_changed():
+    seen = []
+    child = build(("inner", lambda _: {"working_memory": {"b": 2}})).compile()
+    app = build(
+        ("start", lambda _: {"working_memory": page_write({"a": 1}, 1, start=True)}),
+        ("child", child),
+        ("look", lambda _: seen.append(channel_state(get_config()))),
+    ).compile()
+    assert app.invoke({"messages": []})["working_memory"] == {"a": 1, "b": 2}
+    assert [patch.value for patch in seen[0].patches] == [{"b": 2}]
 
 
 def test_parallel_nodes_all_count():
