@@ -21,7 +21,6 @@ from langchain_core.messages import (
 )
 
 from langchain_mastra_memory.errors import (
-from tests.naming import spelled
     InvalidIdError,
     InvalidQueryError,
     MessageNotFoundError,
@@ -30,6 +29,7 @@ from tests.naming import spelled
 )
 from langchain_mastra_memory.history.options import MessageHistory
 from langchain_mastra_memory.testing.clock import FrozenClock
+from tests.naming import spelled
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from langchain_mastra_memory.errors import (
-from tests.naming import spelled
     InvalidFilterError,
     InvalidIdError,
     InvalidQueryError,
@@ -24,6 +23,7 @@ from tests.naming import spelled
 from langchain_mastra_memory.store.operations.threads import SuggestTitle
 from langchain_mastra_memory.testing.clock import FrozenClock
 from langchain_mastra_memory.types import Deleted
+from tests.naming import spelled
 
 HOSTILE = [
     "x' OR 1=1 --",
