@@ -27,7 +27,7 @@ from langchain_mastra_memory.recall.choosing import Gathered, choose
 from langchain_mastra_memory.recall.embeddings import Embedder, Vector, model_name, resolve_embeddings
 from langchain_mastra_memory.recall.feeder import Feeder, point_of
 from langchain_mastra_memory.recall.fetching import fetch
-from langchain_mastra_memory.recall.index import ScopeIndex, TextRow
+from langchain_mastra_memory.recall.index import ScopeIndex
 from langchain_mastra_memory.recall.options import Mode, SemanticRecall
 from langchain_mastra_memory.recall.results import Hit, Search
 from langchain_mastra_memory.recall.scopes import Scope, Scopes
@@ -328,7 +328,7 @@ class RecallEngine:
             if not texts:
                 break
             after = texts[-1][0]
-            scope.index.add([TextRow(*row) for row in texts], only=terms)
+            scope.index.add(texts, only=terms)
             rows = [row for row in vectors if query is not None and len(row[3]) == query.dimension]
             if rows and query is not None:
                 matrix = unpack([row[3] for row in rows], query.dimension)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,14 @@ from langchain_mastra_memory.recall.options import Weights
 from langchain_mastra_memory.recall.ranking import Doubles, Ints, Match, View
 from langchain_mastra_memory.recall.terms import COUNT_MASK, HASH_MASK
 from langchain_mastra_memory.recall.vectors import Floats, QueryVector, scales_of, unpack
+from langchain_mastra_memory.store.operations.index import TextEntry, VectorEntry
 
 _MERGE_SHARE: Final = 8  # the tail is merged when it is more than an eighth of the index
 _DEAD_SHARE: Final = 3  # dropped rows are swept when they are more than a third
 
 
-@dataclass(frozen=True, slots=True)
-class TextRow:
-    """A message's entry: `(id, thread key, seq, branch, term blob)`; ids follow commit order inside a thread."""
+class TextRow(NamedTuple):
+    """A message's entry, as the store gives it; a term blob is `Tokenizer.document`'s."""
 
     id: int
     thread: int
@@ -35,11 +35,11 @@ class TextRow:
     terms: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class VectorRow:
-    """A chunk's vector: `(id, text id, int8 bytes)`."""
+class VectorRow(NamedTuple):
+    """A chunk's vector, as the store gives it; `text` is the id of the message's entry."""
 
     id: int
+    thread: int
     text: int
     v: bytes
 
@@ -57,8 +57,10 @@ class _Postings:
 
     @classmethod
     def of(cls, terms: npt.NDArray[np.uint32], rows: npt.NDArray[np.int32]) -> _Postings:
-        order = np.argsort(terms, kind="stable")
-        return cls(terms[order], rows[order])
+        # One array of both sorts several times faster than an index of one and two gathers.
+        both = terms.astype(np.uint64) << np.uint64(32) | rows.astype(np.uint64)
+        both.sort()
+        return cls((both >> np.uint64(32)).astype(np.uint32), (both & np.uint64(0xFFFFFFFF)).astype(np.int32))
 
     def find(self, term: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
         low = int(np.searchsorted(self.terms, np.uint32(term), side="left"))
@@ -92,6 +94,8 @@ class ScopeIndex:
         self.weights = weights or Weights()
         self._ids: Ints = np.empty(0, dtype=np.int64)
         self._thread: Ints = np.empty(0, dtype=np.int64)
+        self._number: Ints = np.empty(0, dtype=np.int64)  # of its thread: small, so that it fits into a sort key
+        self._numbers: dict[int, int] = {}
         self._seq: Ints = np.empty(0, dtype=np.int64)
         self._branch: Ints = np.empty(0, dtype=np.int64)
         self._length: Ints = np.empty(0, dtype=np.int64)
@@ -110,7 +114,16 @@ class ScopeIndex:
     @property
     def nbytes(self) -> int:
         """The memory that it takes, in bytes."""
-        arrays = (self._ids, self._thread, self._seq, self._branch, self._length, self._scales, self._vector_row)
+        arrays = (
+            self._ids,
+            self._thread,
+            self._number,
+            self._seq,
+            self._branch,
+            self._length,
+            self._scales,
+            self._vector_row,
+        )
         view = 0 if self._view is None else 8 * 12 * len(self._view)
         postings = self._base.nbytes + self._tail.nbytes
         return sum(a.nbytes for a in arrays) + postings + sum(m.nbytes for m in self._matrix) + view
@@ -126,7 +139,7 @@ class ScopeIndex:
             self._paths[thread] = path
             self._view = None
 
-    def add(self, rows: Sequence[TextRow], *, only: Sequence[int] | None = None) -> None:
+    def add(self, rows: Sequence[TextEntry], *, only: Sequence[int] | None = None) -> None:
         """Add messages.
 
         Args:
@@ -136,15 +149,20 @@ class ScopeIndex:
         if not rows:
             return
         start = len(self._ids)
-        terms, sizes, lengths = split_blobs([row.terms for row in rows])
+        ids, thread, seq, branch, blobs = zip(*rows, strict=True)
+        terms, sizes, lengths = split_blobs(blobs)
         owners = np.repeat(np.arange(start, start + len(rows), dtype=np.int32), sizes)
         if only is not None:
             wanted = np.isin(terms & np.uint32(HASH_MASK), np.asarray(only, dtype=np.uint32))
             terms, owners = terms[wanted], owners[wanted]
-        self._ids = np.append(self._ids, np.fromiter((r.id for r in rows), np.int64, len(rows)))
-        self._thread = np.append(self._thread, np.fromiter((r.thread for r in rows), np.int64, len(rows)))
-        self._seq = np.append(self._seq, np.fromiter((r.seq for r in rows), np.int64, len(rows)))
-        self._branch = np.append(self._branch, np.fromiter((r.branch for r in rows), np.int64, len(rows)))
+        self._ids = np.append(self._ids, np.array(ids, dtype=np.int64))
+        self._thread = np.append(self._thread, np.array(thread, dtype=np.int64))
+        self._seq = np.append(self._seq, np.array(seq, dtype=np.int64))
+        self._branch = np.append(self._branch, np.array(branch, dtype=np.int64))
+        for key in dict.fromkeys(thread):
+            self._numbers.setdefault(key, len(self._numbers))
+        numbers = np.fromiter(map(self._numbers.__getitem__, thread), np.int64, len(rows))
+        self._number = np.append(self._number, numbers)
         self._length = np.append(self._length, lengths)
         self._alive = np.append(self._alive, np.ones(len(rows), dtype=np.bool_))
         tail = np.append(self._tail.terms, terms), np.append(self._tail.rows, owners)
@@ -155,18 +173,18 @@ class ScopeIndex:
             self._tail = _Postings.of(*tail)
         self._view = None
 
-    def add_vectors(self, rows: Sequence[VectorRow]) -> None:
+    def add_vectors(self, rows: Sequence[VectorEntry]) -> None:
         """Add vectors of messages that are there; others are left out."""
         if not rows:
             return
-        where = self._rows_of(np.fromiter((r.text for r in rows), np.int64, len(rows)))
+        where = self._rows_of(np.fromiter((row[2] for row in rows), np.int64, len(rows)))
         keep = np.flatnonzero(where >= 0)
         if not len(keep):
             return
-        dimension = len(rows[0].v)
+        dimension = len(rows[0][3])
         if self._matrix and self._matrix[0].shape[1] != dimension:
             self.drop_vectors()
-        block = unpack([rows[i].v for i in keep.tolist()], dimension)
+        block = unpack([rows[i][3] for i in keep.tolist()], dimension)
         self._matrix.append(block)
         self._scales = np.append(self._scales, scales_of(block))
         self._vector_row = np.append(self._vector_row, where[keep])
@@ -189,7 +207,7 @@ class ScopeIndex:
     def _sweep(self) -> None:
         """Drop the dead rows from the arrays."""
         new = np.cumsum(self._alive) - 1
-        for name in ("_ids", "_thread", "_seq", "_branch", "_length"):
+        for name in ("_ids", "_thread", "_number", "_seq", "_branch", "_length"):
             setattr(self, name, getattr(self, name)[self._alive])
         for name in ("_base", "_tail"):
             postings: _Postings = getattr(self, name)
@@ -229,8 +247,7 @@ class ScopeIndex:
 
     def _make_view(self, paths: Mapping[int, Path]) -> View:
         rows = np.flatnonzero(self._alive)
-        order = np.lexsort((self._branch[rows], self._seq[rows], self._thread[rows]))
-        rows = rows[order]
+        rows = rows[self._order(rows)]
         thread, seq, branch = self._thread[rows], self._seq[rows], self._branch[rows]
         edges = np.flatnonzero(np.diff(thread)) + 1
         visible = np.zeros(len(rows), dtype=np.bool_)
@@ -250,6 +267,13 @@ class ScopeIndex:
             age=self._ids[rows],
             weights=self.weights,
         )
+
+    def _order(self, rows: Ints) -> Ints:
+        """Return the order by thread, seq and branch."""
+        number, seq, branch = self._number[rows], self._seq[rows], self._branch[rows]
+        if len(rows) and (number.max() >= 1 << 20 or seq.max() >= 1 << 31 or branch.max() >= 1 << 12):
+            return np.lexsort((branch, seq, number))
+        return np.argsort(number << 43 | seq << 12 | branch)
 
     def matches(self, view: View, terms: Sequence[int]) -> list[Match]:
         """Return where each term of a query occurs in a view."""

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from langchain_mastra_memory.recall.cache import LRU
-from langchain_mastra_memory.recall.index import ScopeIndex, TextRow, VectorRow
+from langchain_mastra_memory.recall.index import ScopeIndex
 from langchain_mastra_memory.recall.options import Weights
 from langchain_mastra_memory.store.operations.index import ScopeRead, Seen
 
@@ -43,8 +43,8 @@ class Scope:
         for key in read.dropped:
             self.index.drop_thread(key)
             self.seen.pop(key, None)
-        self.index.add([TextRow(*row) for row in read.texts])
-        self.index.add_vectors([VectorRow(key, text, v) for key, _, text, v in read.vectors])
+        self.index.add(read.texts)
+        self.index.add_vectors(read.vectors)
         last_seq: dict[int, int] = {}
         for _, thread, seq, _, _ in read.texts:
             if seq > last_seq.get(thread, -1):

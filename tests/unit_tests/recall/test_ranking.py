@@ -26,7 +26,7 @@ def index_of(*threads: list[str], vectors: dict[int, list[float]] | None = None)
         index.add(rows)
         index.place(key, ALL)
         number += len(rows)
-    rows = [VectorRow(i, text, quantize(vector)) for i, (text, vector) in enumerate((vectors or {}).items())]
+    rows = [VectorRow(i, 1, text, quantize(vector)) for i, (text, vector) in enumerate((vectors or {}).items())]
     index.add_vectors(rows)
     return index
 
@@ -142,7 +142,7 @@ def test_a_hit_shown_beside_a_better_one_takes_no_place() -> None:
 def test_a_message_counts_once_with_its_best_chunk() -> None:
     index = index_of(["a", "b"])
     far, near = quantize([0.0, 1.0]), quantize([1.0, 0.0])
-    index.add_vectors([VectorRow(0, 0, far), VectorRow(1, 0, near), VectorRow(2, 1, far)])
+    index.add_vectors([VectorRow(0, 1, 0, far), VectorRow(1, 1, 0, near), VectorRow(2, 1, 1, far)])
     view = index.view()
     assert index.cosines(view, QueryVector.of([1.0, 0.0])) == pytest.approx([1.0, 0.0])
 
@@ -251,18 +251,18 @@ def test_an_index_that_grew_dropped_and_reloaded_answers_like_a_fresh_one() -> N
     live: dict[int, list[tuple[TextRow, VectorRow]]] = {}
     index, number = ScopeIndex(), 0
 
-    def new_row(key: int, seq: int) -> tuple[TextRow, VectorRow]:
+    def new_row(key: int) -> tuple[TextRow, VectorRow]:
         nonlocal number
         number += 1
         v = quantize([chance.gauss(0, 1) for _ in range(16)])
         blob = TOKENIZER.document(" ".join(chance.choices(words, k=chance.randint(0, 30))))
-        return TextRow(number, key, seq, 0, blob), VectorRow(number, number, v)
+        return TextRow(number, key, number, 0, blob), VectorRow(number, key, number, v)
 
     for _ in range(150):
         key, what = chance.randint(1, 6), chance.random()
         rows = live.setdefault(key, [])
         if what < 0.7:
-            new = [new_row(key, len(rows) + n) for n in range(chance.randint(1, 4))]
+            new = [new_row(key) for _ in range(chance.randint(1, 4))]
             rows += new
             index.add([text for text, _ in new])
             index.add_vectors([vector for _, vector in new])
@@ -288,7 +288,7 @@ def test_an_index_that_grew_dropped_and_reloaded_answers_like_a_fresh_one() -> N
 
 def test_a_vector_of_another_length_replaces_the_old_ones() -> None:
     index = index_of(["a", "b"], vectors={0: [1, 0]})
-    index.add_vectors([VectorRow(9, 1, quantize([1, 0, 0]))])
+    index.add_vectors([VectorRow(9, 1, 1, quantize([1, 0, 0]))])
     assert index.dimension == 3
 
 
