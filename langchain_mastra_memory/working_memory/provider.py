@@ -21,6 +21,7 @@ from langchain_mastra_memory.ids import MAX_ID_LENGTH
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.store.operations.messages import NewMessage, SaveMessages
 from langchain_mastra_memory.store.operations.pages import (
+    HERE,
     GetPage,
     ListSignals,
     PageOwner,
@@ -84,7 +85,7 @@ class WorkingMemoryProvider(FeatureProvider):
             return None
         owner = self._owner(run)
         await self._save_patches(io, run, owner)
-        page = await read_page(io, owner, where_of(run))
+        page = await read_page(io, owner, self._where(run))
         value = value_of(self.options, page.text)
         return {
             "working_memory": page_write(value, page.version, start=True, run=_name(run)),
@@ -115,11 +116,14 @@ class WorkingMemoryProvider(FeatureProvider):
     def _owner(self, run: RunFacts) -> PageOwner:
         return page_owner(self.options, thread_id=run.thread_id, resource_id=run.resource_id)
 
+    def _where(self, run: RunFacts) -> Where:
+        return where_of(run) if self.options.scope == "thread" else HERE
+
     async def _page(self, io: IO, run: RunFacts, owner: PageOwner) -> StoredPage:
         """Return the page that the run started from, whatever has changed since: the prompt stays as it is."""
         held = None if run.preview else _started(run)
         if held is None or held.start is None:
-            return await read_page(io, owner, where_of(run))
+            return await read_page(io, owner, self._where(run))
         if held.start == held.version and not held.patches:
             return StoredPage(version=held.start, text=None if held.page is None else as_text(held.page))
         return await io.run(GetPage(owner=owner, version=held.start))
@@ -154,7 +158,7 @@ class WorkingMemoryProvider(FeatureProvider):
                 replace=patch.whole,
                 writer="node",
                 call=f"patch:{held.run or run.thread_id}:{held.start}:{index}:{mark}",
-                where=where_of(run),
+                where=self._where(run),
                 after_message=next((item.id for item in reversed(run.items) if item.id), None),
             )
             await write_page(io, self.options, owner, update)
@@ -242,10 +246,15 @@ def settled_options(memory: MemoryBase) -> WorkingMemory:
 
 
 def where_of(run: RunFacts) -> Where:
-    """Return from where a run looks at the conversation. What is not archived yet stands at the end of its state."""
-    ids = tuple(item.id for item in run.items[-_OWN:] if item.id)
+    """Return from where a run looks at the conversation: the archive up to its position, then its own messages."""
+    own: list[str] = []
+    for item in reversed(run.items):
+        if (run.position is not None and item.seq is not None) or len(own) == _OWN:
+            break
+        if item.id:
+            own.append(item.id)
     position = None if run.position is None else (run.position.branch, run.position.head)
-    return Where(position=position, ids=ids, from_state=run.checkpointed)
+    return Where(position=position, ids=tuple(reversed(own)), from_state=run.checkpointed)
 
 
 def _name(run: RunFacts) -> str:
