@@ -72,6 +72,10 @@ class ObservationProvider(FeatureProvider):
         marker = await self._marker(io, run)
         if marker is None or run.question is None or run.question.id is None:
             return Contribution(uncapped=True)
+        if run.checkpointed and not run.read_only and not run.preview:
+            # Before the turn's next checkpoint: that one moves the position of the thread past it.
+            self._pending.pop((run.thread_id, run.turn), None)
+            await self._save_marker(io, run, marker)
         return Contribution(uncapped=True, signals=(Signal(message=_shown_marker(marker), before=run.question.id),))
 
     async def each_call(self, io: IO, run: RunFacts, begun: Contribution) -> Contribution:
@@ -208,7 +212,6 @@ class ObservationProvider(FeatureProvider):
                 thread_id=run.thread_id,
                 resource_id=run.resource_id,
                 messages=(new,),
-                outside=False,
                 features=self.memory.options.features,
             )
         )
