@@ -1,0 +1,185 @@
+"""Every method of `Memory` that names a thread or a resource: bad ids and wrong owners are refused, nothing changes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_mastra_memory.errors import (
+    InvalidIdError,
+    MastraMemoryError,
+    MissingResourceError,
+    ThreadNotFoundError,
+    ThreadOwnershipError,
+)
+from langchain_mastra_memory.memory import Memory
+from langchain_mastra_memory.testing.models import ScriptedChatModel
+
+IDS = (
+    "thread_id",
+    "thread",
+    "source_thread_id",
+    "new_thread_id",
+    "resource_id",
+    "new_resource_id",
+    "source_resource_id",
+)
+BAD = ("", "x" * 513, "a\0b", 3.5)
+MESSAGE = HumanMessage("stolen", id="m1")
+
+# What each method is called with, besides ids.
+CALLS: dict[str, dict[str, Any]] = {
+    "clear_thread": {"thread_id": "t"},
+    "clone_thread": {"source_thread_id": "t", "new_thread_id": "new"},
+    "copy_thread": {"source_thread_id": "t", "new_thread_id": "new"},
+    "create_thread": {"thread_id": "t", "resource_id": "eve"},
+    "delete_messages": {"message_ids": ["m1"], "thread_id": "t"},
+    "delete_resource": {"resource_id": "eve"},
+    "delete_thread": {"thread_id": "t"},
+    "export_resource": {"resource_id": "eve"},
+    "get_clone_history": {"thread_id": "t"},
+    "get_clone_metadata": {"thread": "t"},
+    "get_observations": {"thread_id": "t"},
+    "get_source_thread": {"thread_id": "t"},
+    "get_thread": {"thread_id": "t"},
+    "get_working_memory": {"thread_id": "t", "resource_id": "ada"},
+    "is_clone": {"thread": "t"},
+    "list_branches": {"thread_id": "t"},
+    "list_clones": {"source_thread_id": "t"},
+    "list_threads": {"resource_id": "eve"},
+    "observe": {"thread_id": "t"},
+    "preview": {"thread_id": "t"},
+    "recall": {"thread_id": "t"},
+    "reflect": {"thread_id": "t"},
+    "reobserve": {"thread_id": "t"},
+    "save_messages": {"messages": [MESSAGE], "thread_id": "t"},
+    "summarize_thread": {"thread_id": "t"},
+    "transfer_thread": {"thread_id": "t", "new_resource_id": "eve"},
+    "update_messages": {"messages": [{"id": "m1", "content": "stolen"}], "thread_id": "t"},
+    "update_thread": {"thread_id": "t", "metadata": {"stolen": 1}},
+    "update_working_memory": {"value": "stolen", "thread_id": "t", "resource_id": "ada"},
+    "usage": {"thread_id": "t"},
+}
+# Methods that name no thread of somebody else's in the call itself.
+ELSEWHERE = {
+    "import_resource": "the data names the threads; an id that is taken is refused",
+    "retriever": "reads its ids when it is invoked",
+    "get_working_memory_as": "get_working_memory with a type",
+    "load_node": "reads its ids when it runs",
+    "save_node": "reads its ids when it runs",
+    "middleware": "reads its ids when it runs",
+    "subagent": "reads its ids when it runs",
+}
+
+
+def methods() -> set[str]:
+    """Return the sync methods that take an id."""
+    found = set()
+    for name in dir(Memory):
+        if name.startswith("_") or name == "recall_engine":
+            continue
+        member = getattr(Memory(), name)
+        if callable(member) and set(inspect.signature(member).parameters) & set(IDS):
+            found.add(name)
+    return {name for name in found if not (name.startswith("a") and name[1:] in found)}
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    model = ScriptedChatModel(lambda _messages: "* seen")
+    with Memory(
+        model=model,
+        working_memory=True,
+        semantic_recall=True,
+        embeddings=DeterministicFakeEmbedding(size=8),
+        observational_memory=True,
+    ) as memory:
+        memory.create_thread("ada", thread_id="t", title="Ada's", metadata={"k": 1})
+        memory.save_messages([HumanMessage("hello", id="m1"), AIMessage("hi", id="m2")], thread_id="t")
+        memory.update_working_memory("Ada's page", resource_id="ada")
+        memory.settled()
+        yield memory
+
+
+def everything(memory: Memory) -> dict[str, Any]:
+    """Return all that Ada owns."""
+    exported = memory.export_resource("ada")
+    exported.pop("exported_at")
+    return exported
+
+
+def test_every_method_that_takes_an_id_is_tried_here() -> None:
+    assert methods() - set(ELSEWHERE) == set(CALLS)
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+async def test_another_resource_gets_nothing_and_changes_nothing(memory: Memory, name: str) -> None:
+    before = everything(memory)
+    parameters = inspect.signature(getattr(memory, name)).parameters
+    arguments = dict(CALLS[name])
+    owner = "source_resource_id" if "source_resource_id" in parameters else "resource_id"
+    arguments[owner] = "eve"
+
+    def attempt(call: Callable[..., Any]) -> Any:
+        return call(**arguments)
+
+    for result in (
+        _outcome(attempt, getattr(memory, name)),
+        await _async_outcome(attempt, getattr(memory, f"a{name}")),
+    ):
+        if isinstance(result, MastraMemoryError):
+            assert isinstance(result, ThreadNotFoundError | ThreadOwnershipError), repr(result)
+            assert "ada" not in str(result).lower().replace("adapt", "")
+        else:
+            assert "Ada" not in repr(result)
+            assert "hello" not in repr(result)
+    assert everything(memory) == before
+    assert memory.get_thread("new") is None
+
+
+def _outcome(attempt: Callable[..., Any], call: Callable[..., Any]) -> Any:
+    try:
+        return attempt(call)
+    except MastraMemoryError as error:
+        return error
+
+
+async def _async_outcome(attempt: Callable[..., Any], call: Callable[..., Any]) -> Any:
+    try:
+        return await attempt(call)
+    except MastraMemoryError as error:
+        return error
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: repr(bad)[:12])
+@pytest.mark.parametrize("name", sorted(CALLS))
+async def test_a_bad_id_is_refused_and_changes_nothing(memory: Memory, name: str, bad: Any) -> None:
+    before = everything(memory)
+    parameters = inspect.signature(getattr(memory, name)).parameters
+    for parameter in (parameter for parameter in IDS if parameter in parameters):
+        arguments = {**CALLS[name], parameter: bad}
+        with pytest.raises(InvalidIdError):
+            getattr(memory, name)(**arguments)
+        with pytest.raises(InvalidIdError):
+            await getattr(memory, f"a{name}")(**arguments)
+    assert everything(memory) == before
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_none_never_means_everything(memory: Memory, name: str) -> None:
+    before = everything(memory)
+    parameters = inspect.signature(getattr(memory, name)).parameters
+    given = [parameter for parameter in IDS if parameter in CALLS[name]]
+    arguments = {**CALLS[name], **dict.fromkeys(given)}
+    if name == "create_thread":
+        arguments = {"resource_id": None}
+    if name in {"clone_thread", "copy_thread"}:
+        arguments["new_thread_id"] = "new"
+    with pytest.raises((InvalidIdError, MissingResourceError, TypeError, ValueError)):
+        getattr(memory, name)(**{key: value for key, value in arguments.items() if key in parameters})
+    assert everything(memory) == before
