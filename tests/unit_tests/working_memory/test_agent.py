@@ -504,3 +504,16 @@ def test_a_preview_shows_the_page_and_writes_nothing(memory_factory):
     assert '{"name":"Ann"}' in layer.text
     assert layer.tokens > 0
     assert memory.get_thread("t") is None
+
+
+@savers
+@pytest.mark.parametrize("options", [THREAD, WorkingMemory(template="- Name:")], ids=["thread", "resource"])
+def test_a_first_page_is_shown_from_the_first_turn_on_and_an_updated_one_in_the_next(memory_factory, saver, options):
+    memory = memory_factory(working_memory=options)
+    memory.create_thread("r", thread_id="t", metadata={"working_memory": "- Blood type: O+"})
+    agent, model = agent_of(memory, lambda _: "ok", saver)
+    ask(agent)
+    assert shown(model.calls[-1]) == "- Blood type: O+"
+    memory.update_thread("t", metadata={"working_memory": "- Blood type: A"})
+    ask(agent)
+    assert shown(model.calls[-1]) == "- Blood type: A"

@@ -268,6 +268,20 @@ def test_a_patch_that_does_not_fit_the_schema_is_the_developers_mistake_and_rais
     assert memory.get_working_memory(resource_id="r") is None
 
 
+def test_without_a_load_node_the_page_is_saved_as_it_stands(memory_factory):
+    memory = memory_factory(working_memory=OBJECT)
+    memory.update_working_memory({"name": "Ann"}, resource_id="r")
+    app = chain(
+        memory,
+        "own",
+        ("learn", lambda _: {"working_memory": {"age": 3}}),
+        ("answer", answer),
+        ("save", memory.save_node()),
+    )
+    ask(app)
+    assert memory.get_working_memory(resource_id="r") == {"name": "Ann", "age": 3}
+
+
 def test_a_graph_without_the_channels_loads_and_saves_as_well(memory_factory):
     class Plain(MessagesState):
         llm_input_messages: list[Any]
