@@ -47,6 +47,8 @@ from langchain_mastra_memory.types import StoredMessage
 _TURNS: weakref.WeakKeyDictionary[MemoryBase, Turns] = weakref.WeakKeyDictionary()
 REMEMBERED_TURNS: Final = 512
 REMEMBERED_THREADS: Final = 64
+PROBED: Final = 64
+"""How many of the newest messages of a state decide where it stands in the archive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,21 +125,42 @@ class _Turn:
     now: datetime
     model: BaseChatModel | None = None
     view: RunView | None = None
-    viewed: tuple[str, ...] = ()
+    edited: Mapping[str, BaseMessage] = field(default_factory=dict)
+    viewed: int = 0
+    marks: Marks = ()
     history: History | None = None
     loaded_for: tuple[object, ...] = ()
     begun: dict[str, Contribution] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+Marks = tuple[tuple[int, str | None], ...]
+
+
+def _marks(messages: Sequence[BaseMessage], count: int) -> Marks:
+    """Return places and ids of some of the first `count` messages: first, last, and some between.
+
+    A state only grows at its end, or is changed as a whole: comparing some ids tells whether it begins as before.
+    """
+    step = max(1, count // 16)
+    places = [*range(0, count, step), count - 1] if count else []
+    return tuple((place, messages[place].id) for place in places)
+
+
+def _begins(messages: Sequence[BaseMessage], count: int, marks: Marks) -> bool:
+    return len(messages) >= count and all(messages[place].id == message_id for place, message_id in marks)
+
+
+@dataclass(slots=True)
 class _Known:
-    """What a thread's newest view located: right while epoch and edits are the same."""
+    """What is known of the first `count` messages of a thread's state: right while epoch and edits are the same."""
 
     epoch: int
     edits: int
-    ids: tuple[str, ...]
-    located: Mapping[str, Located]
-    deleted: frozenset[str]
+    count: int
+    marks: Marks
+    located: dict[str, Located]
+    deleted: set[str]
+    edited: dict[str, BaseMessage]
 
 
 class Turns:
@@ -201,7 +224,7 @@ class Turns:
         if call.from_state:
             view = await self._view(io, call, turn)
             position = view.position
-            items = StateItems(call.messages, view.located)
+            items = StateItems(call.messages, view.located, turn.edited)
         else:
             items = tuple(Item(message=message) for message in call.messages)
         return RunFacts(
@@ -295,10 +318,11 @@ class Turns:
     async def repeated(self, io: IO, call: Call) -> frozenset[str]:
         """Return the ids of what the caller sent again though it is known: by content, under new ids."""
         if call.from_state:
-            start = _turn_place(call)
-            inputs = call.messages[start:] if call.inputs else ()
-            known = [message for message in call.messages[:start] if message.id not in call.refused]
-            again = resent(inputs, known) if len(inputs) > 1 else {}
+            if len(call.inputs) < 2:
+                return frozenset()
+            start, given = _turn_place(call), set(call.inputs)
+            inputs = [message for message in call.messages[start:] if message.id in given]
+            again = resent(inputs, [known for known in call.messages[:start] if known.id not in call.refused])
             return frozenset(inputs[at].id or "" for at in again)
         if len(call.messages) < 2:
             return frozenset()
@@ -323,35 +347,50 @@ class Turns:
 
     async def _view(self, io: IO, call: Call, turn: _Turn) -> RunView:
         """Return what the archive knows of the state: read once in a turn, and only what is new since the last one."""
-        ids = tuple(message.id or "" for message in call.messages)
-        if turn.view is not None and ids[: len(turn.viewed)] == turn.viewed:
+        messages = call.messages
+        if turn.view is not None and _begins(messages, turn.viewed, turn.marks):
             return turn.view
         thread = call.identity.thread_id
         known = self._known.get(thread)
-        prefix = 0 if known is None or ids[: len(known.ids)] != known.ids else len(known.ids)
+        prefix = known.count if known is not None and _begins(messages, known.count, known.marks) else 0
+        view = await self._read(io, call, max(0, min(prefix, len(messages) - PROBED)))
+        if known is not None and prefix and (view.epoch, view.edits) != (known.epoch, known.edits):
+            view, prefix = await self._read(io, call, 0), 0
+        if known is None or not prefix:
+            known = _Known(view.epoch, view.edits, 0, (), {}, set(), {})
+        known.located.update(view.located)
+        known.deleted |= view.deleted
+        for message_id, row in view.located.items():
+            if row.edited is not None:
+                known.edited[message_id] = row.edited
+        outside = tuple(stored for stored in view.outside if stored.id not in known.located)
+        view = replace(view, located=known.located, outside=outside, deleted=frozenset(known.deleted))
+        if view.exists:
+            tail = range(max(0, len(messages) - PROBED), len(messages))
+            known.count = next((at for at in tail if (messages[at].id or "") not in known.located), len(messages))
+            known.marks = _marks(messages, known.count)
+            with self._lock:
+                self._known[thread] = known
+                self._known.move_to_end(thread)
+                while len(self._known) > REMEMBERED_THREADS:
+                    self._known.popitem(last=False)
+        turn.view, turn.edited = view, known.edited
+        turn.viewed, turn.marks = len(messages), _marks(messages, len(messages))
+        return view
+
+    async def _read(self, io: IO, call: Call, start: int) -> RunView:
+        """Read what the archive knows of the state's messages from a place on."""
         options = self.history
         limits = options.limits(call.identity.options) if options else Limits(last_messages=0)
-        view = await io.run(
+        return await io.run(
             ReadRun(
-                thread_id=thread,
+                thread_id=call.identity.thread_id,
                 resource_id=call.identity.resource_id,
-                ids=ids,
-                known=(known.epoch, known.edits, prefix) if known is not None and prefix else None,
+                ids=tuple(message.id or "" for message in call.messages[start:]),
                 last=limits.last_messages,
                 with_outside=not limits.off,
             )
         )
-        if known is not None and prefix and (view.epoch, view.edits) == (known.epoch, known.edits):
-            view = replace(view, located={**known.located, **view.located}, deleted=view.deleted | known.deleted)
-        if view.exists:
-            settled = next((at for at, message_id in enumerate(ids) if message_id not in view.located), len(ids))
-            with self._lock:
-                self._known[thread] = _Known(view.epoch, view.edits, ids[:settled], view.located, view.deleted)
-                self._known.move_to_end(thread)
-                while len(self._known) > REMEMBERED_THREADS:
-                    self._known.popitem(last=False)
-        turn.view, turn.viewed = view, ids
-        return view
 
     async def _state(
         self, io: IO, call: Call, turn: _Turn, *, limits: Limits, contribution: Contribution, facts: RunFacts

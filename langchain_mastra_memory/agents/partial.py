@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langchain_mastra_memory.agents.core import Call, Turns
 from langchain_mastra_memory.agents.record import RUN_CHANNEL, RunRecord
-from langchain_mastra_memory.agents.saving import before_saving, of_run, save
+from langchain_mastra_memory.agents.saving import before_run, before_saving, of_run, save
 from langchain_mastra_memory.io import IO
 
 _TRIES: Final = 200
@@ -89,9 +89,7 @@ def keep_partial(turns: Turns, call: Call, record: RunRecord, said: object) -> N
         await _checkpointed(call, record)
         run = of_run(call, record, await turns.repeated(io, call))
         archived = await before_saving(io, [*run, said], turns.history)
-        ids = {message.id for message in run}
-        before = [message.id or "" for message in call.messages if message.id not in ids]
-        await save(io, turns, call, archived, before=before, beside=frozenset({said.id or ""}))
+        await save(io, turns, call, archived, before=before_run(call, run), beside=frozenset({said.id or ""}))
 
     turns.memory.background.start(
         "save_partial",

@@ -98,26 +98,29 @@ def opened(previous: RunRecord, messages: Sequence[BaseMessage], *, saver: bool,
         saver: Whether a `ThreadSaver` of the same store archives the run.
         off: Whether nothing of the run is archived.
     """
-    ids = [message.id or "" for message in messages]
     closed = previous.get("status") in ("complete", "refused", "off") and "end" in previous
     since = previous.get("end") if closed else previous.get("since")
-    if closed and since in ids:
-        first = len(ids) - ids[::-1].index(since)
-    else:
+    first = next((at + 1 for at in range(len(messages) - 1, -1, -1) if messages[at].id == since), None)
+    if not closed or since is None or first is None:
         earlier = set() if closed else set(previous.get("inputs", ()))
         first = len(messages)
-        while first and not isinstance(messages[first - 1], (AIMessage, ToolMessage)) and ids[first - 1] not in earlier:
+        while first and _may_come_in(messages[first - 1]) and messages[first - 1].id not in earlier:
             first -= 1
-    known = set(ids)
+    refused = previous.get("refused", ())
+    known = {message.id for message in messages} if refused else set()
     return {
         "turn": str(uuid.uuid4()),
         "status": "off" if off else "open",
         "saver": saver,
-        "inputs": ids[first:],
+        "inputs": [message.id or "" for message in messages[first:]],
         "since": since,
         "answers": [],
-        "refused": [gone for gone in previous.get("refused", ()) if gone in known],
+        "refused": [gone for gone in refused if gone in known],
     }
+
+
+def _may_come_in(message: BaseMessage) -> bool:
+    return not isinstance(message, (AIMessage, ToolMessage))
 
 
 def record_of(state: Mapping[str, Any], name: str) -> RunRecord:

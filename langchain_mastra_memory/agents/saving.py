@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
-from langchain_mastra_memory.agents.core import Call, Turns
+from langchain_mastra_memory.agents.core import PROBED, Call, Turns
 from langchain_mastra_memory.agents.identity import Identity
 from langchain_mastra_memory.agents.record import RunRecord
 from langchain_mastra_memory.base import MemoryBase
@@ -69,8 +69,7 @@ async def finish(io: IO, turns: Turns, call: Call, record: RunRecord, *, complet
         if record.get("saver"):
             closing["replaced"] = {key: dump_replacement(made) for key, made in archived.replaced.items()}
         else:
-            ids = {message.id for message in run}
-            await save(io, turns, call, archived, before=[m.id or "" for m in call.messages if m.id not in ids])
+            await save(io, turns, call, archived, before=before_run(call, run))
     if not identity.options.off:
         facts = await turns.facts(io, call)
         outcome = Outcome(status="complete" if complete else "refused", saved=saved)
@@ -121,6 +120,18 @@ def of_run(call: Call, record: RunRecord, repeated: frozenset[str] = frozenset()
         for message in messages
         if message.id and message.id not in left and not isinstance(message, RemoveMessage)
     )
+
+
+def before_run(call: Call, run: Sequence[BaseMessage]) -> list[str]:
+    """Return the ids of the newest messages of the state before a run: they say where it stood."""
+    own = {message.id for message in run}
+    found: list[str] = []
+    for message in reversed(call.messages):
+        if message.id and message.id not in own:
+            found.append(message.id)
+            if len(found) == PROBED:
+                break
+    return found[::-1]
 
 
 async def before_saving(io: IO, messages: Sequence[BaseMessage], options: MessageHistory | None) -> Archived:

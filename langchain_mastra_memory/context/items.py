@@ -18,20 +18,26 @@ class StateItems(Sequence[Item]):
     Args:
         messages: The messages, oldest first.
         located: Rows of the archive by message id.
+        edited: The archive's messages by id, where they are not the state's.
     """
 
-    def __init__(self, messages: Sequence[BaseMessage], located: Mapping[str, Located]) -> None:
+    def __init__(
+        self,
+        messages: Sequence[BaseMessage],
+        located: Mapping[str, Located],
+        edited: Mapping[str, BaseMessage] | None = None,
+    ) -> None:
         self._messages = messages
         self._located = located
+        self._edited = edited or {}
         self._made: dict[int, Item] = {}
 
     @property
     def messages(self) -> tuple[BaseMessage, ...]:
         """All messages, as the archive has them where they were edited; no items are made."""
-        edited = {message_id: row.edited for message_id, row in self._located.items() if row.edited is not None}
-        if not edited:
+        if not self._edited:
             return tuple(self._messages)
-        return tuple(edited.get(message.id or "") or message for message in self._messages)
+        return tuple(self._edited.get(message.id or "", message) for message in self._messages)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -60,7 +66,7 @@ class StateItems(Sequence[Item]):
         if row is None:
             return Item(message=message)
         return Item(
-            message=row.edited or message,
+            message=self._edited.get(message.id or "", message),
             seq=row.seq,
             tokens=row.tokens or None,
             created_at=from_micros(row.created_at),

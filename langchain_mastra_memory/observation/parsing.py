@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, Literal
 
 LONG_ENOUGH: Final = 2000
@@ -151,6 +152,7 @@ _LABEL = re.compile(r"(`[^`\n]*`)|(?<![\w\])])\[(?! ?\]|[xX]\])([^\[\]\n]*)\](?!
 _COLLAPSED = re.compile(r"\d+ items? collapsed\b.*", re.IGNORECASE)
 
 
+@lru_cache(maxsize=2048)  # rows are immutable and shown at every model call
 def for_context(observations: str) -> str:
     r"""Return observations as the agent reads them: minor markers and labels dropped, code and nesting kept.
 

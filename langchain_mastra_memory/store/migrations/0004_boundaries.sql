@@ -8,3 +8,4 @@ CREATE TABLE mastra_boundaries (
     created_at {int} NOT NULL,
     PRIMARY KEY (thread, branch, seq, max_tokens, remove_milli)
 );
+CREATE INDEX mastra_messages_outside ON mastra_messages (thread, seq) WHERE outside = 1;

@@ -72,7 +72,7 @@ class RunView:
         edits: The thread's counter of edits: what was located before stays right while it stays the same.
         position: (branch, head) where the state stands; None when nothing of it is archived.
         located: Rows of the state's messages by id.
-        outside: Messages in view that entered outside a run and are not in the state, oldest first.
+        outside: Messages in view that entered outside a run and are not among the ids, oldest first.
         deleted: Ids of the state that were deleted from the archive.
         boundaries: Boundaries on the path, newest first.
     """
@@ -94,9 +94,8 @@ class ReadRun(Operation[RunView]):
     Attributes:
         thread_id: The thread; a missing one is an empty view.
         resource_id: Checked when given.
-        ids: The ids of the state's messages, oldest first.
-        known: `(epoch, edits, how many ids)` of an earlier view whose first ids were the same: only later ids are
-            located anew while epoch and edits are the same.
+        ids: The ids of the state's messages, oldest first; of a long state the newest, at least those that decide where
+            it stands.
         last: How many messages of outside to load at most, the newest; None: all.
         with_outside: Whether messages of outside are loaded.
 
@@ -109,7 +108,6 @@ class ReadRun(Operation[RunView]):
     thread_id: str
     resource_id: str | None = None
     ids: tuple[str, ...]
-    known: tuple[int, int, int] | None = None
     last: int | None = None
     with_outside: bool = True
 

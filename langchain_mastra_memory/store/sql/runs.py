@@ -34,7 +34,7 @@ from langchain_mastra_memory.store.sql.positions import position_at
 from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, message_of, stored_message
 from langchain_mastra_memory.store.sql.schema import messages, tombstones
-from langchain_mastra_memory.store.sql.tables_boundaries import boundaries
+from langchain_mastra_memory.store.sql.tables_boundaries import IS_OUTSIDE, boundaries
 from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
 from langchain_mastra_memory.store.sql.values import dump_json
@@ -48,26 +48,23 @@ PAGE: Final = 200
 
 _of_thread = messages.c.thread == sa.bindparam("thread_key")
 _PLACES = sa.select(messages.c.id, messages.c.branch, messages.c.seq).where(_of_thread, any_of(messages.c.id, "ids"))
-_LOCATE = ViewStatements(
-    lambda in_view: sa.select(
-        messages.c.id,
-        messages.c.seq,
-        messages.c.branch,
-        messages.c.kind,
-        messages.c.tokens,
-        messages.c.revision,
-        messages.c.created_at,
-        sa.case((messages.c.revision > 1, messages.c.body), else_=None),
-    ).where(_of_thread, any_of(messages.c.id, "ids"), in_view)
-)
-_BY_ID = ViewStatements(
-    lambda in_view: sa.select(*MESSAGE_COLUMNS).where(_of_thread, any_of(messages.c.id, "ids"), in_view)
-)
+# By id, on all branches: with a condition on seq SQLite would walk the thread instead of the index of ids.
+_LOCATE = sa.select(
+    messages.c.id,
+    messages.c.seq,
+    messages.c.branch,
+    messages.c.kind,
+    messages.c.tokens,
+    messages.c.revision,
+    messages.c.created_at,
+    sa.case((messages.c.revision > 1, messages.c.body), else_=None),
+).where(_of_thread, any_of(messages.c.id, "ids"))
+_BY_ID = sa.select(*MESSAGE_COLUMNS).where(_of_thread, any_of(messages.c.id, "ids"))
 _ordinary = messages.c.kind.is_(None)
 _OUTSIDE = ViewStatements(
     lambda in_view: (
         sa.select(*MESSAGE_COLUMNS)
-        .where(_of_thread, _ordinary, messages.c.outside == 1, in_view)
+        .where(_of_thread, _ordinary, IS_OUTSIDE, in_view)
         .order_by(messages.c.seq.desc())
         .limit(sa.bindparam("size", type_=sa.BigInteger))
     )
@@ -146,6 +143,21 @@ def _checked(tx: Tx, thread_id: str, resource_id: str | None) -> ThreadRow | Non
     return thread
 
 
+def _in_view(tx: Tx, thread: ThreadRow, ids: Sequence[str], path: Path) -> list[tuple[Any, ...]]:
+    """Return the rows of `MESSAGE_COLUMNS` in view that have these ids."""
+    return _seen(tx.all(_BY_ID, {"thread_key": thread.key, "ids": list(ids)}), path, seq_at=0, branch_at=1)
+
+
+def _seen(rows: Iterable[tuple[Any, ...]], path: Path, *, seq_at: int, branch_at: int) -> list[tuple[Any, ...]]:
+    """Return the rows on a path; of several branches with a row of one seq the highest wins, as in `view_clause`."""
+    seen: dict[int, tuple[Any, ...]] = {}
+    for row in rows:
+        seq, branch = row[seq_at], row[branch_at]
+        if in_path(path, branch, seq) and (seq not in seen or seen[seq][branch_at] < branch):
+            seen[seq] = row
+    return list(seen.values())
+
+
 @handles(ReadRun)
 def read_run(tx: Tx, op: ReadRun) -> RunView:
     """Return what the archive knows of a run's state."""
@@ -154,14 +166,11 @@ def read_run(tx: Tx, op: ReadRun) -> RunView:
         return RunView(exists=False)
     position = position_of(tx, thread, op.ids)
     path = path_of(tx, thread.key, *(position or (thread.branch, thread.head)))
-    wanted = [message_id for message_id in op.ids if message_id]
-    fresh = op.known is None or op.known[:2] != (thread.epoch, thread.edits)
-    ids = wanted if fresh or op.known is None else wanted[op.known[2] :]
+    ids = [message_id for message_id in op.ids if message_id]
     located: dict[str, Located] = {}
     deleted: set[str] = set()
     if ids:
-        statement, params = _LOCATE(path)
-        for row in tx.all(statement, {"thread_key": thread.key, "ids": ids, **params}):
+        for row in _seen(tx.all(_LOCATE, {"thread_key": thread.key, "ids": ids}), path, seq_at=1, branch_at=2):
             message_id, seq, branch, kind, tokens, revision, created_at, body = row
             edited = None if body is None else message_of(message_id, body)
             located[message_id] = Located(seq, branch, kind, tokens, revision, created_at, edited)
@@ -173,7 +182,7 @@ def read_run(tx: Tx, op: ReadRun) -> RunView:
         statement, params = _OUTSIDE(path)
         size = EVERYTHING if op.last is None else op.last
         rows = tx.all(statement, {"thread_key": thread.key, "size": size, **params})
-        in_state = set(wanted)
+        in_state = set(ids)
         outside = [stored_message(thread, row) for row in reversed(rows) if row[2] not in in_state]
     return RunView(
         exists=True,
@@ -214,8 +223,7 @@ def load_history(tx: Tx, op: LoadHistory) -> History:
     matched: list[StoredMessage] = []
     deleted: set[str] = set()
     if op.ids:
-        statement, params = _BY_ID(path)
-        rows = tx.all(statement, {"thread_key": thread.key, "ids": list(op.ids), **params})
+        rows = _in_view(tx, thread, op.ids, path)
         matched = [stored_message(thread, row) for row in rows if row[3] is None]
         there = {row[2] for row in rows}
         missing = [message_id for message_id in op.ids if message_id not in there]
@@ -258,8 +266,7 @@ def save_run(tx: Tx, op: SaveRun) -> list[StoredMessage]:
     if op.from_state:
         branch, head = position_of(tx, thread, [*op.after, *given]) or (branch, head)
     ids = list(given)
-    statement, params = _BY_ID(path_of(tx, thread.key, branch, head))
-    known = {row[2]: row for row in tx.all(statement, {"thread_key": thread.key, "ids": ids, **params})}
+    known = {row[2]: row for row in _in_view(tx, thread, ids, path_of(tx, thread.key, branch, head))}
     gone = {message_id for (message_id,) in tx.all(_GONE, {"thread_key": thread.key, "ids": ids})}
     appended = [new for message_id, new in given.items() if message_id not in known and message_id not in gone]
     if appended:
@@ -279,8 +286,8 @@ def save_run(tx: Tx, op: SaveRun) -> list[StoredMessage]:
     if edited:
         thread = lock_thread(tx, thread.id, None, edits=1)
         on_messages_edited.fire(tx, thread, edited, op.features)
-    statement, params = _BY_ID(path_of(tx, thread.key, thread.branch, thread.head))
-    stored = {row[2]: row for row in tx.all(statement, {"thread_key": thread.key, "ids": ids, **params})}
+    now = _in_view(tx, thread, ids, path_of(tx, thread.key, thread.branch, thread.head))
+    stored = {row[2]: row for row in now}
     return [stored_message(thread, stored[message_id]) for message_id in given if message_id in stored]
 
 
