@@ -19,6 +19,7 @@ from langchain_mastra_memory.store.operations.messages import (
     NewMessage,
     SaveMessages,
 )
+from langchain_mastra_memory.store.sql.bulk import BulkInsert
 from langchain_mastra_memory.store.sql.cascade import (
     RemovedRow,
     WrittenRow,
@@ -41,7 +42,7 @@ from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, message_of, stored_message
 from langchain_mastra_memory.store.sql.schema import branches, messages, threads, tombstones
 from langchain_mastra_memory.store.sql.threads import announce_thread
-from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
+from langchain_mastra_memory.store.sql.tx import Tx, any_of, upsert
 from langchain_mastra_memory.store.sql.values import dump_json, from_micros, load_json
 from langchain_mastra_memory.store.sql.view import ViewStatements, path_of
 from langchain_mastra_memory.types import MessageKind, StoredMessage
@@ -65,7 +66,7 @@ _TAKE = (
     )
     .returning(*COLUMNS)
 )
-_INSERT = insert_row(messages, *(column.name for column in messages.c))
+_INSERT = BulkInsert(messages, *(column.name for column in messages.c))
 _BY_ID = ViewStatements(
     lambda in_view: sa.select(*MESSAGE_COLUMNS).where(_of_thread, any_of(messages.c.id, "ids"), in_view)
 )
@@ -132,8 +133,8 @@ def save_messages(tx: Tx, op: SaveMessages) -> list[StoredMessage]:
     thread = _settle(tx, thread, len(given), len(appended))
     first = thread.next_seq - len(appended)
     written = [_written(new, seq, thread.branch, tx.now, outside=op.outside) for seq, new in enumerate(appended, first)]
-    tx.run_many(
-        _INSERT,
+    _INSERT(
+        tx,
         [
             {
                 "thread": thread.key,

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from langchain_mastra_memory.codec import dump_message, load_message
 from langchain_mastra_memory.errors import InvalidIdError, InvalidQueryError
 from langchain_mastra_memory.store.operations.resources import DeleteResource, ExportResource, ImportResource
+from langchain_mastra_memory.store.sql.bulk import BulkInsert
 from langchain_mastra_memory.store.sql.cascade import (
     WrittenRow,
     on_messages_saved,
@@ -51,7 +52,7 @@ _TOMBSTONES = (
 )
 _RESOURCE_NAMES: Final = ("metadata", "derived_from", "derived_agent", "version", "created_at", "updated_at")
 _RESOURCE = sa.select(*(resources.c[name] for name in _RESOURCE_NAMES)).where(resources.c.id == sa.bindparam("owner"))
-_PUT_MESSAGE = insert_row(messages, "thread", *_MESSAGE_NAMES)
+_PUT_MESSAGE = BulkInsert(messages, "thread", *_MESSAGE_NAMES)
 _PUT_BRANCH = insert_row(branches, "thread", "branch", "path", "created_at")
 _PUT_TOMBSTONE = insert_row(tombstones, "thread", "id", "created_at")
 _PUT_RESOURCE = upsert(resources, ["id"], _RESOURCE_NAMES)
@@ -143,7 +144,7 @@ def _import_thread(tx: Tx, op: ImportResource, exported: Mapping[str, Any]) -> T
     )
     tx.run_many(_PUT_TOMBSTONE, [{"thread": key, "id": i, "created_at": at} for i, at in exported["tombstones"]])
     rows = [_import_message(row) for row in exported["messages"]]
-    tx.run_many(_PUT_MESSAGE, [{"thread": key, **row} for row, _ in rows])
+    _PUT_MESSAGE(tx, [{"thread": key, **row} for row, _ in rows])
     lock_thread(tx, thread.id, op.resource_id, texts=1, touch=False)
     thread = move_thread(tx, key, branch=exported["branch"], head=exported["head"], next_seq=exported["next_seq"])
     if on_messages_saved and rows:
