@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Final, Literal
 
 from langchain_core.messages import BaseMessage
@@ -11,7 +11,6 @@ from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.errors import InvalidQueryError, MissingResourceError, StoreError
 from langchain_mastra_memory.history.incoming import (
     Change,
-    Incoming,
     MessageInput,
     incoming_changes,
     incoming_ids,
@@ -28,6 +27,7 @@ from langchain_mastra_memory.store.operations.messages import (
     Include,
     ListMessages,
     MessageEdit,
+    NewMessage,
     SaveMessages,
 )
 from langchain_mastra_memory.store.operations.threads import Direction
@@ -47,7 +47,7 @@ from langchain_mastra_memory.types import Page, StoredMessage
 TRIES: Final = 20
 """How often an update is read again because somebody else changed the message meanwhile."""
 MANY: Final = 100
-"""From so many messages on, counting their tokens is not done on an event loop."""
+"""From so many messages on, reading them and counting their tokens is not done on an event loop."""
 
 
 class MessageMethods(MemoryBase):
@@ -85,15 +85,14 @@ class MessageMethods(MemoryBase):
             (1, 'Hello')
         """
         thread_id, resource_id = checked_id(thread_id), optional_id(resource_id)
-        given = incoming_messages(messages)
         counter = await ready(self.token_counter, io)
-        sizes = await _sizes(io, counter, [item.message for item in given])
+        given = await _incoming(io, messages, counter)
         return await self._write(
             io,
             SaveMessages(
                 thread_id=thread_id,
                 resource_id=resource_id,
-                messages=tuple(Incoming.counted(item, size) for item, size in zip(given, sizes, strict=True)),
+                messages=given,
                 features=self.options.features,
             ),
         )
@@ -358,10 +357,15 @@ def _thread_ids(thread_id: object) -> tuple[str, ...]:
     return (checked_id(thread_id),)
 
 
-async def _sizes(io: IO, counter: TokenCounter, messages: list[BaseMessage]) -> list[int]:
-    if io.is_async and len(messages) >= MANY:
-        return await io.thread(lambda: [counter.count_message(message) for message in messages])
-    return [counter.count_message(message) for message in messages]
+async def _incoming(io: IO, messages: Iterable[MessageInput], counter: TokenCounter) -> tuple[NewMessage, ...]:
+    """Return the rows to save, read and counted; not on the event loop if they are many."""
+
+    def read() -> tuple[NewMessage, ...]:
+        return tuple(item.counted(counter.count_message(item.message)) for item in incoming_messages(messages))
+
+    if io.is_async and isinstance(messages, Sized) and len(messages) >= MANY:
+        return await io.thread(read)
+    return read()
 
 
 def _edits(found: list[StoredMessage], changes: list[Change], counter: TokenCounter) -> tuple[MessageEdit, ...]:

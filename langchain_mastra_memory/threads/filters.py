@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, get_args
 from langchain_mastra_memory.errors import InvalidFilterError, InvalidQueryError
 
 MAX_KEY_LENGTH: Final = 128
+MAX_COUNT: Final = 2**31 - 1
+"""The largest page, page size and number of messages that can be asked for."""
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Mastra refuses these for JavaScript's sake; a filter that works there works here and the other way round.
 _RESERVED: Final = frozenset({"__proto__", "constructor", "prototype"})
@@ -66,11 +68,9 @@ def check_page(page: object) -> int:
     """Return a page number.
 
     Raises:
-        InvalidQueryError: It is not an integer from 0.
+        InvalidQueryError: It is not an integer from 0 to `MAX_COUNT`.
     """
-    if not isinstance(page, int) or isinstance(page, bool) or page < 0:
-        raise InvalidQueryError(f"page must be an integer from 0, not {page!r:.40}")
-    return page
+    return check_count(page, "page")
 
 
 def check_per_page(per_page: object, page: int) -> int | Literal[False]:
@@ -83,19 +83,17 @@ def check_per_page(per_page: object, page: int) -> int | Literal[False]:
         if page:
             raise InvalidQueryError(f"page must be 0 when per_page is False (everything), not {page}")
         return False
-    if not isinstance(per_page, int) or per_page is True or per_page < 0:
-        raise InvalidQueryError(f"per_page must be an integer from 0, or False for everything, not {per_page!r:.40}")
-    return per_page
+    return check_count(per_page, "per_page (False for everything)")
 
 
 def check_count(value: object, what: str) -> int:
     """Return a number of messages.
 
     Raises:
-        InvalidQueryError: It is not an integer from 0.
+        InvalidQueryError: It is not an integer from 0 to `MAX_COUNT`.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidQueryError(f"{what} must be an integer from 0, not {value!r:.40}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
+        raise InvalidQueryError(f"{what} must be an integer from 0 to {MAX_COUNT}, not {value!r:.40}")
     return value
 
 

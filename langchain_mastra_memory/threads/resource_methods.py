@@ -45,6 +45,8 @@ class ResourceMethods(MemoryBase):
     async def import_resource(self, io: IO, data: Mapping[str, Any], *, resource_id: str | None = None) -> int:
         """Put back what `export_resource` gave: everything, or nothing.
 
+        Import only what you trust: a message may name a class of its own, which is looked up in the installed packages.
+
         Args:
             data: What was exported, from this or another database.
             resource_id: The owner of what is imported; None means the one it was exported from.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 
 from langchain_mastra_memory.codec import dump_message, load_message
 from langchain_mastra_memory.errors import InvalidIdError, InvalidQueryError
+from langchain_mastra_memory.ids import checked_id
 from langchain_mastra_memory.store.operations.resources import DeleteResource, ExportResource, ImportResource
 from langchain_mastra_memory.store.sql.bulk import BulkInsert
 from langchain_mastra_memory.store.sql.cascade import (
@@ -119,24 +119,27 @@ def import_resource(tx: Tx, op: ImportResource) -> int:
         if data["resource"] is not None:
             tx.run(_PUT_RESOURCE, {"id": op.resource_id, **{name: data["resource"][name] for name in _RESOURCE_NAMES}})
         on_resource_imported.fire(tx, op.resource_id, data["parts"], made)
-    except (KeyError, TypeError, IndexError, AttributeError, binascii.Error) as error:
+    except InvalidIdError:
+        raise
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:  # binascii.Error is a ValueError
         raise InvalidQueryError(f"the export is damaged: {type(error).__name__}: {error}") from error
     return len(made)
 
 
 def _import_thread(tx: Tx, op: ImportResource, exported: Mapping[str, Any]) -> ThreadRow:
+    thread_id = checked_id(exported["id"])
     thread = make_thread(
         tx,
-        exported["id"],
+        thread_id,
         resource_id=op.resource_id,
         title=exported["title"],
         titled_by=exported["titled_by"],
         metadata=dump_json(exported["metadata"]),
-        created_at=exported["created_at"],
-        updated_at=exported["updated_at"],
+        created_at=int(exported["created_at"]),
+        updated_at=int(exported["updated_at"]),
     )
     if thread is None:
-        raise InvalidIdError(f"there is a thread {exported['id'][:80]!r} already; delete it before you import it")
+        raise InvalidIdError(f"there is a thread {thread_id[:80]!r} already; delete it before you import it")
     key = thread.key
     tx.run_many(
         _PUT_BRANCH,
@@ -146,7 +149,9 @@ def _import_thread(tx: Tx, op: ImportResource, exported: Mapping[str, Any]) -> T
     rows = [_import_message(row) for row in exported["messages"]]
     _PUT_MESSAGE(tx, [{"thread": key, **row} for row, _ in rows])
     lock_thread(tx, thread.id, op.resource_id, texts=1, touch=False)
-    thread = move_thread(tx, key, branch=exported["branch"], head=exported["head"], next_seq=exported["next_seq"])
+    thread = move_thread(
+        tx, key, branch=int(exported["branch"]), head=int(exported["head"]), next_seq=int(exported["next_seq"])
+    )
     if on_messages_saved and rows:
         on_messages_saved.fire(tx, thread, [written for _, written in rows], op.features)
     return thread
@@ -155,6 +160,8 @@ def _import_thread(tx: Tx, op: ImportResource, exported: Mapping[str, Any]) -> T
 def _import_message(exported: Mapping[str, Any]) -> tuple[dict[str, Any], WrittenRow]:
     body = base64.b64decode(exported["body"], validate=True)
     row = {name: exported[name] for name in _MESSAGE_NAMES}
+    row |= {name: int(exported[name]) for name in ("seq", "branch", "tokens", "revision", "created_at")}
+    row["id"] = checked_id(exported["id"], "message id")
     row["body"] = body
     row["metadata"] = dump_json(exported["metadata"]) if exported["metadata"] else None
     row["outside"] = 1

@@ -320,6 +320,8 @@ def test_pages_count_from_the_newest_or_from_where_it_is_said(memory: Any) -> No
         {"start": "yesterday"},
         {"start": 5},
         {"start": "2026-01-02", "end": "2026-01-01"},
+        {"per_page": 10**30},
+        {"include": [{"id": "m1", "with_next": 10**30}]},
         {"include": "m1"},
         {"include": {"id": "m1"}},
         {"include": [{"id": "m1", "with_previous": -1}]},

@@ -249,6 +249,8 @@ def test_equal_times_are_ordered_by_id_both_ways(memory: Any, clock: FrozenClock
         {"per_page": -1},
         {"per_page": True},
         {"per_page": None},
+        {"page": 2**40},
+        {"per_page": 10**30},
         {"per_page": "10"},
         {"page": 1, "per_page": False},
         {"order_by": "title"},
