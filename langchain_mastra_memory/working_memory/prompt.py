@@ -11,7 +11,7 @@ from typing import Final
 from langchain_mastra_memory.context.layers import Layer
 from langchain_mastra_memory.context.tags import DATA_NOTE, tagged
 from langchain_mastra_memory.working_memory.options import WorkingMemory
-from langchain_mastra_memory.working_memory.schema import example_line
+from langchain_mastra_memory.working_memory.schema_shown import example_line
 
 LAYER: Final = "working_memory"
 DATA_TAG: Final = "working_memory_data"

@@ -26,10 +26,10 @@ from langchain_mastra_memory.working_memory.options import WorkingMemory
 from langchain_mastra_memory.working_memory.schema import (
     PageSchema,
     explain,
-    field_names,
     fitted,
     repaired,
 )
+from langchain_mastra_memory.working_memory.schema_shown import field_names
 
 _log = logging.getLogger(__name__)
 

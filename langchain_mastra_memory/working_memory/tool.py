@@ -28,7 +28,7 @@ from langchain_mastra_memory.working_memory.channel import page_write, version_w
 from langchain_mastra_memory.working_memory.options import WorkingMemory
 from langchain_mastra_memory.working_memory.prompt import tool_description
 from langchain_mastra_memory.working_memory.rules import value_of
-from langchain_mastra_memory.working_memory.schema import partial_schema
+from langchain_mastra_memory.working_memory.schema_shown import partial_schema
 from langchain_mastra_memory.working_memory.service import Update, Written, page_owner, write_page
 
 _NAMESPACE: Final = uuid.UUID("6f1d3c52-6a0e-5d0f-9c55-0d6d4f0b7e11")

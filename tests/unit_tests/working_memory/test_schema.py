@@ -9,14 +9,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from langchain_mastra_memory.errors import ConfigurationError
-from langchain_mastra_memory.working_memory.schema import (
-    example_line,
-    field_names,
-    fitted,
-    page_schema,
-    partial_schema,
-    repaired,
-)
+from langchain_mastra_memory.working_memory.schema import fitted, page_schema, repaired
+from langchain_mastra_memory.working_memory.schema_shown import example_line, field_names, partial_schema
 
 
 class Job(BaseModel):
