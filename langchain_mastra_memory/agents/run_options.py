@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AnyMessage, convert_to_messages
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
+from pydantic import BeforeValidator, Field, SkipValidation
 
+from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.errors import ConfigurationError
 
 
@@ -16,7 +17,7 @@ def _messages(value: object) -> object:
     return tuple(convert_to_messages(value)) if isinstance(value, (list, tuple)) else value
 
 
-class RunOptions(BaseModel):
+class RunOptions(CheckedOptions):
     """What one run does differently. Everything left out is as the memory was made.
 
     Attributes:
@@ -35,6 +36,9 @@ class RunOptions(BaseModel):
         observational_memory: Whether observations are shown and made in this run; None: as the memory was made.
         save_partial: Whether what was streamed is kept when the caller cancels; None: as the middleware was made.
 
+    Raises:
+        ConfigurationError: An option is unknown, or a value is out of its range.
+
     Example:
         ```python
         agent.invoke(
@@ -43,8 +47,6 @@ class RunOptions(BaseModel):
         )
         ```
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     off: bool = False
     read_only: bool | None = None
@@ -89,14 +91,10 @@ def run_options(value: object) -> RunOptions:
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"the run's memory options must be a RunOptions or a dict, not {value!r:.80}")
     try:
-        return RunOptions.model_validate(dict(value))
-    except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']} (got {fault['input']!r:.60})"
-            for fault in error.errors()
-        )
+        return RunOptions(**{str(name): given for name, given in value.items()})
+    except ConfigurationError as error:
         known = ", ".join(sorted(RunOptions.model_fields))
-        raise ConfigurationError(f"the run's memory options are not valid: {faults}. Known options: {known}") from error
+        raise ConfigurationError(f"the run's memory options are not valid: {error}. Known options: {known}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

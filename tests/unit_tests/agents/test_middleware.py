@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ModelCallLimitMiddleware, hook_config
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    SummarizationMiddleware,
+    hook_config,
+)
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import (
     AIMessage,
@@ -25,7 +31,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from langchain_mastra_memory import Memory, MemoryMiddleware, MessageHistory
+from langchain_mastra_memory import Memory, MemoryMiddleware, MessageHistory, SQLMemoryStore
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.testing.prompts import check_extends, check_prompt
 
@@ -507,3 +513,65 @@ async def test_what_was_streamed_is_kept_on_request_when_the_caller_cancels(
     await agent.ainvoke(ask("go on"), config())
     assert shown(model) == ["U1", "half a sentence", "go on"]
     assert archive(memory) == ["U1", "half a sentence", "go on", "A2"]
+
+
+class Counting:
+    """A store that counts what it is asked."""
+
+    def __init__(self, store: Any) -> None:
+        self.inner = store
+        self.asked: list[str] = []
+
+    @property
+    def capabilities(self) -> Any:
+        return self.inner.capabilities
+
+    def run(self, operation: Any) -> Any:
+        self.asked.append(type(operation).__name__)
+        return self.inner.run(operation)
+
+    async def arun(self, operation: Any) -> Any:
+        self.asked.append(type(operation).__name__)
+        return await self.inner.arun(operation)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+@pytest.mark.parametrize("saver", ["none", "memory"])
+def test_a_tool_loop_reads_the_archive_once(saver: str, invoke: Invoke) -> None:
+    store = Counting(SQLMemoryStore("memory://"))
+    memory = Memory(store)
+    steps = [tool_call("lookup", {"city": "Rome"}, id=f"c{step}") for step in range(10)]
+    agent = create_agent(
+        ScriptedChatModel(["A1", *steps, "A2"]),
+        [lookup],
+        middleware=[memory.middleware()],
+        checkpointer=saver_of(memory, saver),
+    )
+    invoke(agent, ask("U1"), config())
+    store.asked.clear()
+    invoke(agent, ask("U2"), config())
+    reads = [name for name in store.asked if name in {"ReadRun", "LoadHistory"}]
+    assert len(reads) == 1
+    assert store.asked.count("SaveRun") == 1
+    store.close()
+
+
+@pytest.mark.parametrize("saver", ["memory", "ours"])
+def test_a_summary_of_another_middleware_shortens_the_state_and_not_the_archive(
+    memory: Memory, invoke: Invoke, saver: str
+) -> None:
+    summarizer = SummarizationMiddleware(
+        ScriptedChatModel(["SUMMARY"], repeat_last=True), trigger=("messages", 5), keep=("messages", 2)
+    )
+    model = ScriptedChatModel(["A1", "A2", "A3", "A4"])
+    agent = create_agent(model, middleware=[memory.middleware(), summarizer], checkpointer=saver_of(memory, saver))
+    for turn in ("U1", "U2", "U3", "U4"):
+        invoke(agent, ask(turn), config())
+    assert archive(memory) == ["U1", "A1", "U2", "A2", "U3", "A3", "U4", "A4"]
+    assert any("SUMMARY" in text for text in shown(model))
+    assert "U1" not in shown(model)

@@ -181,6 +181,11 @@ def test_the_middleware_says_what_it_needs() -> None:
         agent.invoke(ask("U1"), config())
 
 
+def test_run_options_are_checked_where_they_are_made() -> None:
+    with pytest.raises(ConfigurationError, match="max_tokens"):
+        RunOptions(max_tokens=-1)
+
+
 def test_run_options_know_what_was_given() -> None:
     assert RunOptions(last_messages=None).given("last_messages")
     assert not RunOptions().given("last_messages")
