@@ -327,6 +327,25 @@ def test_several_people_share_a_thread_and_stay_apart_in_history_and_recall(sqli
         assert hits[0].message.text.startswith('<turn author_id="u_alice"')
 
 
+def test_the_observer_is_told_who_of_several_people_said_what(sqlite_url):
+    observer = ScriptedChatModel(lambda _messages: "<observations>\n* Alice likes teal; Bob wants QA.\n</observations>")
+    alice = Speaker(id="u_alice", name="Alice", role="editor")
+    bob = Speaker(id="u_bob", name="Bob", role="reviewer")
+    with Memory(sqlite_url, model=observer, observational_memory=True) as memory:
+        said = [
+            as_user_turn(alice, "I like teal."),
+            AIMessage("Noted."),
+            as_user_turn(bob, "QA first."),
+            AIMessage("Ok."),
+        ]
+        memory.save_messages(said, thread_id="doc", resource_id="doc_42")
+        memory.observe(thread_id="doc", resource_id="doc_42")
+        told = observer.last_call.messages[-1].text
+        assert "Alice" in told[: told.index("I like teal.")]
+        assert "Bob" in told[told.index("I like teal.") : told.index("QA first.")]
+        assert "Alice likes teal" in memory.get_observations(thread_id="doc", resource_id="doc_42").text
+
+
 def test_a_sub_agent_named_in_the_middleware_has_its_own_resource(memory):
     model = ScriptedChatModel(lambda messages: f"did {messages[-1].text}")
     worker = create_agent(model, middleware=[memory.middleware(agent="helper")], name="helper")
