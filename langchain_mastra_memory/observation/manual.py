@@ -99,6 +99,7 @@ async def observations(engine: Engine, io: IO, address: LogAddress) -> Observati
             scope=options.scope,
             thread_id=view.threads[view.current].id if options.scope == "thread" else None,
             resource_id=view.resource_id,
+            with_empty=True,
         )
     )
     edges = {group.row.id: (group.first_id, group.last_id) for group in groups}

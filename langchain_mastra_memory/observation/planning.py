@@ -5,7 +5,8 @@ retention floor, block after):
 
 1. at the threshold, idle, or after a change of provider: activate buffered rows, as many as `choose` says;
 2. at the threshold with nothing buffered, or still over it: observe, blocking, what is closed before the question;
-   in a tool loop, if that is less than B, the closed units of the running turn but the newest;
+   in a tool loop, if that is less than B or does not bring the messages below the threshold, the closed units of the
+   running turn but the newest too;
 3. reflection likewise: buffer at a share of its threshold, activate at it, block behind it;
 4. when the closed messages that nobody has buffered hold B: buffer them in the background.
 """
@@ -164,7 +165,8 @@ def plan_messages(
     if not due:
         return Step()
     least = limits.buffer_tokens or 1
-    if tail.closed and tail.closed_tokens >= least:
+    helps = tail.pending - tail.closed_tokens < limits.threshold(log_tokens)
+    if tail.closed and tail.closed_tokens >= least and (helps or not tail.loop):
         return Step(observe="closed")
     if tail.loop and tokens(tail.loop) >= least:
         return Step(observe="loop")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import BaseMessage
 
@@ -32,6 +34,10 @@ from langchain_mastra_memory.tokens import ready
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.io import IO
+
+ARCHIVE_TRIES: Final = 100
+ARCHIVE_PAUSE: Final = 0.02
+"""Seconds between looks at whether a turn is archived; 2 seconds in all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +126,8 @@ def _see(engine: Engine, view: LogView, run: RunFacts, local: Sequence[LocalRow]
             break
         if item.id:
             own.append(item)
+        if item.message.type == "human":  # what stands before the question and is not archived never will be
+            break
     own.reverse()
     facts = [fact for fact in (*raw, *(fact_of(engine, item) for item in own)) if fact.id not in held]
     return _Seen(facts=tuple(facts), unsaved={item.id: item.message for item in own}, covered=frozenset(held))
@@ -167,7 +175,7 @@ async def before_call(engine: Engine, io: IO, run: RunFacts) -> Turn:
     here = _tail(view, seen)
     _status(engine, cause, view, here, _other_tails(engine, view))
     if view.state.movable and should_buffer(engine.options.limits(), here):
-        start_buffering(engine, io, cause, run)
+        _start(engine, io, replace(cause, trigger="async-buffer"), "observation", upto=here.closed[-1].seq)
     return Turn(view=view, local=tuple(local), covered=seen.covered)
 
 
@@ -292,20 +300,27 @@ async def activate_reflection(engine: Engine, io: IO, cause: Cause, view: LogVie
 # background work
 
 
-def start_buffering(engine: Engine, io: IO, cause: Cause, run: RunFacts) -> None:
-    """Observe what is closed in the background, once at a time."""
-    del run
-    _start(engine, io, replace(cause, trigger="async-buffer"), "observation")
+def _start(engine: Engine, io: IO, cause: Cause, phase: str, *, until: str = "", upto: int | None = None) -> None:
+    """Start a phase in the background, once at a time.
 
-
-def _start(engine: Engine, io: IO, cause: Cause, phase: str) -> None:
+    Args:
+        engine: The engine.
+        io: What drives the caller.
+        cause: Why.
+        phase: `observation` or `reflection`.
+        until: A message that must be archived first.
+        upto: The last seq to observe; None: all that is closed by then.
+    """
     if not engine.may_try(cause.address, phase) or not engine.begin(cause.address, phase):
         return
 
     async def body(inner: IO) -> None:
         try:
+            await _archived(engine, inner, cause, until)
             await (
-                _buffer(engine, inner, cause) if phase == "observation" else _buffer_reflection(engine, inner, cause)
+                _buffer(engine, inner, cause, upto)
+                if phase == "observation"
+                else _buffer_reflection(engine, inner, cause)
             )
         finally:
             engine.end(cause.address, phase)
@@ -316,19 +331,33 @@ def _start(engine: Engine, io: IO, cause: Cause, phase: str) -> None:
     engine.memory.background.start(name, body, is_async=io.is_async, **cause.ids)
 
 
-async def _buffer(engine: Engine, io: IO, cause: Cause) -> None:
+async def _archived(engine: Engine, io: IO, cause: Cause, message_id: str) -> None:
+    """Wait until a turn that has just ended is archived: with a checkpointer that is a moment after its last hook."""
+    for _ in range(ARCHIVE_TRIES if message_id else 0):
+        view = await engine.view(io, cause.address)
+        if any(raw.id == message_id for raw in view.threads[view.current].raw):
+            return
+        await io.call(time.sleep, _sleep, ARCHIVE_PAUSE)
+
+
+async def _sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def _buffer(engine: Engine, io: IO, cause: Cause, upto: int | None = None) -> None:
     await ready(engine.memory.token_counter, io)
     view = await engine.opened(io, cause.address, await engine.view(io, cause.address))
     key = view.current
     if not view.state.movable:
         return
     found = tail([m.fact for m in view.threads[key].raw], view.state.cursor(key), view.state.buffered_to(key))
-    if not found.closed:
+    closed = [fact for fact in found.closed if upto is None or (fact.seq is not None and fact.seq <= upto)]
+    if not closed:
         return
     if not await engine.claim(io, cause.address, view, "observation", engine.options.observation.timeout):
         return
     try:
-        outcome, _ = await cycles.observe(engine, io, cause, view, {key: found.closed}, target="buffered")
+        outcome, _ = await cycles.observe(engine, io, cause, view, {key: closed}, target="buffered")
     finally:
         await engine.release(io, cause.address, view, "observation")
     if outcome.error is not None:
@@ -402,7 +431,8 @@ async def after_run(engine: Engine, io: IO, run: RunFacts) -> None:
         if view.state.movable:  # with a checkpointer the turn is archived later: then the next turn does it
             await _archive_local(engine, io, cause, view, run=run, local=local)
     if engine.options.observation.buffer_on_idle and engine.options.scope == "thread":
-        start_buffering(engine, io, cause, run)
+        last = run.items[-1].id if run.items else ""
+        _start(engine, io, replace(cause, trigger="async-buffer"), "observation", until=last)
 
 
 # when something is early

@@ -342,6 +342,8 @@ class FoundGroup:
 class ListGroups(Operation[list[FoundGroup]]):
     """Return the observation groups that a thread, or the threads of a resource, can see where they stand.
 
+    Groups without a text, which a hook has emptied, are passed over unless `with_empty`.
+
     Raises:
         ThreadNotFoundError: The thread is missing, or another resource's.
     """
@@ -351,4 +353,4 @@ class ListGroups(Operation[list[FoundGroup]]):
     scope: LogScope
     thread_id: str | None = None
     resource_id: str | None = None
-    ids: tuple[str, ...] = ()
+    with_empty: bool = False

@@ -463,7 +463,7 @@ def list_groups(tx: Tx, op: ListGroups) -> list[FoundGroup]:
     for state in states:
         for key in paths:
             named = [*transitions.base_rows(state, key), *(r for r in state.buffered if r.covers[0].thread == key)]
-            groups.update({row.id: row for row in named if row.text and (not op.ids or row.id in op.ids)})
+            groups.update({row.id: row for row in named if row.text or op.with_empty})
     terms = {i: bytes(blob) for i, blob in tx.all(_TERMS, {"ids": list(groups)}) if blob is not None} if groups else {}
     found = []
     for row in groups.values():

@@ -189,3 +189,13 @@ def test_oversized_input_is_split_where_units_end_and_none_of_it_is_skipped():
     found = batches(messages, 100)
     assert [m for batch in found for m in batch] == messages
     assert [tokens(batch) for batch in found] == [80, 80, 200, 10]
+
+
+def test_in_a_tool_loop_that_would_stay_too_long_its_closed_units_are_observed_at_once():
+    loop = [message(0, tokens=60), message(1, "ai", 60), message(2, tokens=20)]
+    for n in range(4):
+        loop += [message(3 + 2 * n, "ai", 60, calls=[f"c{n}"]), message(4 + 2 * n, "tool", 60, answers=f"c{n}")]
+    found = tail(loop, START, START)
+    assert found.closed_tokens == 120
+    assert plan_messages(SMALL, found, [], 0).observe == "loop"
+    assert plan_messages(SMALL, tail(loop[:-2], START, START), [], 0).observe == "closed"
