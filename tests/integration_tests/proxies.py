@@ -119,6 +119,7 @@ class Gate(Listener):
     def _pass(self, client: socket.socket) -> None:
         server = socket.create_connection(self._upstream)
         self.keep(server)
+        swallowing = False
         try:
             while True:
                 readable, _, _ = select.select([client, server], [], [])
@@ -127,12 +128,12 @@ class Gate(Listener):
                     if not data:
                         return
                     if source is client:
-                        server.sendall(data)
                         if self.swallow_reply_to is not None and self.swallow_reply_to in data:
-                            self.swallow_reply_to = None
-                            server.recv(65536)  # it was done, and nobody will be told
-                            self.swallowed.set()
-                            return
+                            self.swallow_reply_to, swallowing = None, True
+                        server.sendall(data)
+                    elif swallowing:  # it was done, and nobody will be told
+                        self.swallowed.set()
+                        return
                     else:
                         client.sendall(data)
         finally:

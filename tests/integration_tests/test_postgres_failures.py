@@ -63,7 +63,7 @@ def test_a_session_that_the_server_ends_is_replaced(postgres_url: str) -> None:
         store.run(CreateThread(thread_id="t", resource_id="r"))
         ended = admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         ).fetchall()
         assert ended
         assert store.run(UpdateThread(thread_id="t", metadata={"k": 1})).metadata == {"k": 1}
@@ -113,7 +113,7 @@ def test_failing_units_leak_no_connection(postgres_url: str) -> None:
         assert found.title == "kept"
         with psycopg.connect(postgres_url) as look:
             sessions = look.execute(
-                "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
             ).fetchall()
         assert len(sessions) <= 2
         assert {state for (state,) in sessions} == {"idle"}
@@ -135,7 +135,7 @@ def test_pool_options_are_passed_through(postgres_url: str) -> None:
         with psycopg.connect(postgres_url) as look:
             names = look.execute(
                 "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() "
-                "AND pid <> pg_backend_pid()"
+                "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
             ).fetchall()
         assert names == [("the agent",)]
 
