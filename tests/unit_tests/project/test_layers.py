@@ -55,7 +55,7 @@ CORE = [
         "threads.planning",
     ),
     *("threads.versions", "working_memory.document", "working_memory.options", "working_memory.prompt"),
-    *("working_memory.rules", "working_memory.schema"),
+    *("working_memory.rules", "working_memory.schema", "working_memory.schema_shown"),
 ]
 # What is LangGraph's or the caller's shape, by the name of the module or of the package; only adapters import adapters.
 ADAPTERS = [
