@@ -80,7 +80,7 @@ def choose(search: Search, gathered: Gathered) -> Chosen:
 def _allowed(search: Search, gathered: Gathered, view: View) -> Mask | None:
     if gathered.threads is None:
         return None
-    allowed: Mask = np.isin(view.keys, np.asarray(gathered.threads, dtype=np.int64))
+    allowed: Mask = np.isin(view.keys, np.asarray(gathered.threads, dtype=np.int64))[view.thread]
     if gathered.details is None:
         return allowed
     metadata = {state.key: state.metadata or {} for state in gathered.read.threads}

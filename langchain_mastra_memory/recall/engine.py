@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_WORDS_BYTES: Final = 500  # of a message in a cached scope, without its vector
+_WORDS_BYTES: Final = 450  # of a message in a cached scope, without its vector
 _PATIENCE: Final = 512  # a search waits for so many messages to be embedded; more are left to the background
 _TRIES: Final = 20
 

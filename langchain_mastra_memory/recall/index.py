@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from langchain_mastra_memory.recall.options import Weights
-from langchain_mastra_memory.recall.ranking import Doubles, Ints, Match, View
+from langchain_mastra_memory.recall.ranking import Doubles, Ints, Match, Small, View
 from langchain_mastra_memory.recall.terms import COUNT_MASK, HASH_MASK
 from langchain_mastra_memory.recall.vectors import Floats, QueryVector, scales_of, unpack
 from langchain_mastra_memory.store.operations.index import TextEntry, VectorEntry
 
 _MERGE_SHARE: Final = 8  # the tail is merged when it is more than an eighth of the index
+_BLOCKS: Final = 16
+_VIEW_BYTES: Final = 66  # of a message in a view with what is computed from it
 _DEAD_SHARE: Final = 3  # dropped rows are swept when they are more than a third
 
 
@@ -93,18 +95,19 @@ class ScopeIndex:
     def __init__(self, weights: Weights | None = None) -> None:
         self.weights = weights or Weights()
         self._ids: Ints = np.empty(0, dtype=np.int64)
-        self._thread: Ints = np.empty(0, dtype=np.int64)
-        self._number: Ints = np.empty(0, dtype=np.int64)  # of its thread: small, so that it fits into a sort key
+        # Threads are numbered as they come: small numbers fit into a sort key, and take half the memory of keys.
         self._numbers: dict[int, int] = {}
-        self._seq: Ints = np.empty(0, dtype=np.int64)
-        self._branch: Ints = np.empty(0, dtype=np.int64)
-        self._length: Ints = np.empty(0, dtype=np.int64)
+        self._keys: Ints = np.empty(0, dtype=np.int64)
+        self._number: Small = np.empty(0, dtype=np.int32)
+        self._seq: Small = np.empty(0, dtype=np.int32)
+        self._branch: Small = np.empty(0, dtype=np.int32)
+        self._length: Small = np.empty(0, dtype=np.int32)
         self._alive: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self._base = _Postings()
         self._tail = _Postings()
         self._matrix: list[Floats] = []
         self._scales: Doubles = np.empty(0)
-        self._vector_row: Ints = np.empty(0, dtype=np.int64)
+        self._vector_row: Small = np.empty(0, dtype=np.int32)
         self._paths: dict[int, Path] = {}
         self._view: View | None = None
 
@@ -114,17 +117,8 @@ class ScopeIndex:
     @property
     def nbytes(self) -> int:
         """The memory that it takes, in bytes."""
-        arrays = (
-            self._ids,
-            self._thread,
-            self._number,
-            self._seq,
-            self._branch,
-            self._length,
-            self._scales,
-            self._vector_row,
-        )
-        view = 0 if self._view is None else 8 * 12 * len(self._view)
+        arrays = (self._ids, self._number, self._seq, self._branch, self._length, self._scales, self._vector_row)
+        view = 0 if self._view is None else _VIEW_BYTES * len(self._view)
         postings = self._base.nbytes + self._tail.nbytes
         return sum(a.nbytes for a in arrays) + postings + sum(m.nbytes for m in self._matrix) + view
 
@@ -156,14 +150,15 @@ class ScopeIndex:
             wanted = np.isin(terms & np.uint32(HASH_MASK), np.asarray(only, dtype=np.uint32))
             terms, owners = terms[wanted], owners[wanted]
         self._ids = np.append(self._ids, np.array(ids, dtype=np.int64))
-        self._thread = np.append(self._thread, np.array(thread, dtype=np.int64))
-        self._seq = np.append(self._seq, np.array(seq, dtype=np.int64))
-        self._branch = np.append(self._branch, np.array(branch, dtype=np.int64))
+        self._seq = np.append(self._seq, np.array(seq, dtype=np.int32))
+        self._branch = np.append(self._branch, np.array(branch, dtype=np.int32))
         for key in dict.fromkeys(thread):
             self._numbers.setdefault(key, len(self._numbers))
-        numbers = np.fromiter(map(self._numbers.__getitem__, thread), np.int64, len(rows))
+        if len(self._numbers) != len(self._keys):
+            self._keys = np.fromiter(self._numbers, np.int64, len(self._numbers))
+        numbers = np.fromiter(map(self._numbers.__getitem__, thread), np.int32, len(rows))
         self._number = np.append(self._number, numbers)
-        self._length = np.append(self._length, lengths)
+        self._length = np.append(self._length, lengths.astype(np.int32))
         self._alive = np.append(self._alive, np.ones(len(rows), dtype=np.bool_))
         tail = np.append(self._tail.terms, terms), np.append(self._tail.rows, owners)
         if len(tail[0]) * _MERGE_SHARE > len(self._base.terms):
@@ -187,19 +182,22 @@ class ScopeIndex:
         block = unpack([rows[i][3] for i in keep.tolist()], dimension)
         self._matrix.append(block)
         self._scales = np.append(self._scales, scales_of(block))
-        self._vector_row = np.append(self._vector_row, where[keep])
-        if len(self._matrix) > 16:  # a save adds a small block; many of them cost a product each
-            self._matrix = [np.concatenate(self._matrix)]
+        self._vector_row = np.append(self._vector_row, where[keep].astype(np.int32))
+        if len(self._matrix) > _BLOCKS:  # a save adds a small block; many of them cost a product each
+            first, *small = self._matrix
+            added = np.concatenate(small)
+            merge = len(added) * _MERGE_SHARE > len(first)
+            self._matrix = [np.concatenate((first, added))] if merge else [first, added]
 
     def drop_vectors(self) -> None:
         """Forget the vectors."""
         self._matrix, self._scales = [], np.empty(0)
-        self._vector_row = np.empty(0, dtype=np.int64)
+        self._vector_row = np.empty(0, dtype=np.int32)
 
     def drop_thread(self, thread: int) -> None:
         """Forget a thread and everything of it."""
         self._paths.pop(thread, None)
-        self._alive &= self._thread != thread
+        self._alive &= self._number != self._numbers.get(thread, -1)
         self._view = None
         if (len(self._alive) - len(self)) * _DEAD_SHARE > len(self._alive):
             self._sweep()
@@ -207,7 +205,7 @@ class ScopeIndex:
     def _sweep(self) -> None:
         """Drop the dead rows from the arrays."""
         new = np.cumsum(self._alive) - 1
-        for name in ("_ids", "_thread", "_number", "_seq", "_branch", "_length"):
+        for name in ("_ids", "_number", "_seq", "_branch", "_length"):
             setattr(self, name, getattr(self, name)[self._alive])
         for name in ("_base", "_tail"):
             postings: _Postings = getattr(self, name)
@@ -216,7 +214,8 @@ class ScopeIndex:
         if self._matrix:
             keep = self._alive[self._vector_row]
             self._matrix = [np.concatenate(self._matrix)[keep]]
-            self._scales, self._vector_row = self._scales[keep], new[self._vector_row[keep]]
+            self._scales = self._scales[keep]
+            self._vector_row = new[self._vector_row[keep]].astype(np.int32)
         self._alive = np.ones(len(self._ids), dtype=np.bool_)
 
     def _rows_of(self, ids: Ints) -> Ints:
@@ -248,18 +247,19 @@ class ScopeIndex:
     def _make_view(self, paths: Mapping[int, Path]) -> View:
         rows = np.flatnonzero(self._alive)
         rows = rows[self._order(rows)]
-        thread, seq, branch = self._thread[rows], self._seq[rows], self._branch[rows]
+        thread, seq, branch = self._number[rows], self._seq[rows], self._branch[rows]
         edges = np.flatnonzero(np.diff(thread)) + 1
         visible = np.zeros(len(rows), dtype=np.bool_)
         for start, end in pairwise([0, *edges.tolist(), len(rows)]):
-            if start < end and (path := paths.get(int(thread[start]))):
+            if start < end and (path := paths.get(int(self._keys[thread[start]]))):
                 visible[start:end] = _visible(seq[start:end], branch[start:end], path)
         rows, thread, seq, branch = rows[visible], thread[visible], seq[visible], branch[visible]
         number = np.zeros(len(rows), dtype=np.int64)
         np.cumsum(np.diff(thread) != 0, out=number[1:])
+        first = np.flatnonzero(np.diff(number, prepend=-1)) if len(number) else number
         return View(
             rows=rows,
-            keys=thread,
+            keys=self._keys[thread[first]],
             seq=seq,
             branch=branch,
             thread=number,
@@ -270,7 +270,7 @@ class ScopeIndex:
 
     def _order(self, rows: Ints) -> Ints:
         """Return the order by thread, seq and branch."""
-        number, seq, branch = self._number[rows], self._seq[rows], self._branch[rows]
+        number, seq, branch = (column[rows].astype(np.int64) for column in (self._number, self._seq, self._branch))
         if len(rows) and (number.max() >= 1 << 20 or seq.max() >= 1 << 31 or branch.max() >= 1 << 12):
             return np.lexsort((branch, seq, number))
         return np.argsort(number << 43 | seq << 12 | branch)
@@ -329,7 +329,7 @@ class ScopeIndex:
         return None if np.isnan(cosines).all() else cosines
 
 
-def _visible(seq: Ints, branch: Ints, path: Path) -> npt.NDArray[np.bool_]:
+def _visible(seq: Small, branch: Small, path: Path) -> npt.NDArray[np.bool_]:
     """Return which rows of a thread, sorted by (seq, branch), a path sees."""
     seen = np.zeros(len(seq), dtype=np.bool_)
     for number, cut in path:

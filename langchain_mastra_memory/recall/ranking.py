@@ -26,6 +26,7 @@ from langchain_mastra_memory.recall.options import Mode, Weights
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 DIGITS = 6
@@ -38,7 +39,7 @@ class View:
 
     Attributes:
         rows: Where each stands in the index, shape (n,).
-        keys: The key of its thread.
+        keys: The key of each thread, shape (threads,).
         seq: Its seq.
         branch: Its branch.
         thread: The number of its thread in this view, from 0, never falling.
@@ -49,8 +50,8 @@ class View:
 
     rows: Ints
     keys: Ints
-    seq: Ints
-    branch: Ints
+    seq: Small
+    branch: Small
     thread: Ints
     length: Doubles
     age: Ints
@@ -62,7 +63,7 @@ class View:
     def places(self, positions: Sequence[int] | None = None) -> list[tuple[int, int, int]]:
         """Return `(thread key, seq, branch)` of positions; of all of them by default."""
         at = slice(None) if positions is None else np.asarray(positions, dtype=np.int64)
-        columns = (self.keys[at].tolist(), self.seq[at].tolist(), self.branch[at].tolist())
+        columns = (self.keys[self.thread[at]].tolist(), self.seq[at].tolist(), self.branch[at].tolist())
         return list(zip(*columns, strict=True))
 
     @cached_property

@@ -276,6 +276,23 @@ def test_a_turn_waits_for_an_embedding_no_longer_than_the_deadline(make: Make) -
         over.set()
 
 
+async def test_an_async_turn_waits_no_longer_either(make: Make) -> None:
+    embeddings = WordEmbeddings()
+    memory = make(embeddings=embeddings, deadline=0.05)
+    await memory.asave_messages([HumanMessage("zebra", id="zebra")], thread_id="t1", resource_id="r1")
+    assert await memory.asettled() == []
+    over = asyncio.Event()
+
+    async def hang(_: str) -> list[float]:
+        await over.wait()
+        return []
+
+    embeddings.aembed_query = hang  # type: ignore[method-assign]
+    page = await asyncio.wait_for(memory.arecall(resource_id="r1", query="the zebra"), 10)
+    assert [row.id for row in page] == ["zebra"]
+    assert [type(failure.error) for failure in await memory.asettled()] == [TimeoutError]
+
+
 def test_a_save_never_waits_for_the_model(make: Make) -> None:
     embeddings, go = WordEmbeddings(), threading.Event()
     embeddings.fail = lambda _: go.wait(20)

@@ -132,7 +132,7 @@ def test_only_allowed_messages_are_returned_but_all_count_in_the_statistics() ->
 
 def test_a_hit_shown_beside_a_better_one_takes_no_place() -> None:
     eight = np.arange(8)
-    view = View(eight, eight, eight, eight, np.array([0, 0, 0, 0, 0, 0, 1, 1]), np.ones(8), eight)
+    view = View(eight, np.array([7, 8]), eight, eight, np.array([0, 0, 0, 0, 0, 0, 1, 1]), np.ones(8), eight)
     assert pick(view, np.array([2, 3, 5, 6, 1]), 3, before=1, after=1) == [2, 5, 6]
     assert pick(view, np.array([2, 3, 1]), 3, before=1, after=0) == [2, 3]
     assert pick(view, np.array([2, 3]), 3, before=0, after=0) == [2, 3]
