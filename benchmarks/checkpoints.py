@@ -176,7 +176,10 @@ def database_size(url: str) -> Callable[[], int]:
 
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM FULL")
-            total = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+            total = (
+                "SELECT sum(pg_total_relation_size(oid)) FROM pg_class "
+                "WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+            )
             return int(connection.execute(total).fetchone()[0])
 
     return size
@@ -184,12 +187,11 @@ def database_size(url: str) -> Callable[[], int]:
 
 async def contestants(folder: Path, postgres: str | None, stack: AsyncExitStack) -> list[Contestant]:
     """Return everybody who takes part."""
+    full, normal, ours = folder / "full.db", folder / "normal.db", folder / "ours.db"
     found = [
-        Contestant("SqliteSaver (FULL)", sqlite_saver(folder / "full.db", "FULL"), file_size(folder / "full.db")),
-        Contestant(
-            "SqliteSaver (NORMAL)", sqlite_saver(folder / "normal.db", "NORMAL"), file_size(folder / "normal.db")
-        ),
-        Contestant("ThreadSaver", thread_saver(f"sqlite:///{folder / 'ours.db'}"), file_size(folder / "ours.db")),
+        Contestant("SqliteSaver (FULL)", sqlite_saver(full, "FULL"), file_size(full)),
+        Contestant("SqliteSaver (NORMAL)", sqlite_saver(normal, "NORMAL"), file_size(normal)),
+        Contestant("ThreadSaver", thread_saver(f"sqlite:///{ours}"), file_size(ours)),
     ]
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 

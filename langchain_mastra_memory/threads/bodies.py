@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -40,6 +40,11 @@ class BodyWriter:
             if body is not None:
                 return CODEC, body
         return self._serde.dumps_typed(message)
+
+    def load_all(self, stored: Iterable[tuple[str, bytes]]) -> list[Any]:
+        """Return the messages of bodies that are not gone."""
+        load = self._serde.loads_typed
+        return [load_message(body) if form == CODEC else load((form, body)) for form, body in stored]
 
     def load(self, form: str, body: bytes) -> Any:
         """Return the message of a body that is not gone."""
@@ -84,14 +89,14 @@ def take_apart(value: Any) -> Apart:
     """
     kind = type(value)
     if kind is list:
-        if _is_messages(value):
+        if only_messages(value):
             return Apart(LIST, None, (Taken((), single=False, messages=value),))
         if value and all(type(item) is Send for item in value):
             return _take_sends(value)
-    elif isinstance(value, BaseMessage):
+    elif _is_message_class(kind):
         return Apart(MESSAGE, None, (Taken((), single=True, messages=(value,)),))
     elif kind is _DeltaSnapshot:
-        if _is_messages(value.value):
+        if only_messages(value.value):
             return Apart(SNAPSHOT, None, (Taken((), single=False, messages=value.value),))
     elif kind is dict:
         taken = _take_items(value, ())
@@ -101,22 +106,36 @@ def take_apart(value: Any) -> Apart:
         taken = _take_items(value.arg, ("arg",)) if type(value.arg) is dict else []
         if taken:
             return Apart(None, Send(value.node, _hollow(value.arg, taken), timeout=value.timeout), tuple(taken))
-    elif kind is Overwrite and _is_messages(value.value):
+    elif kind is Overwrite and only_messages(value.value):
         return Apart(None, replace(value, value=None), (Taken(("value",), single=False, messages=value.value),))
     return Apart(None, value, ())
 
 
-def _is_messages(value: Any) -> bool:
-    return type(value) is list and bool(value) and all(isinstance(item, BaseMessage) for item in value)
+_MESSAGE_CLASSES: Final[dict[type, bool]] = {}
+
+
+def _is_message_class(kind: type) -> bool:
+    known = _MESSAGE_CLASSES.get(kind)
+    if known is None:
+        known = _MESSAGE_CLASSES[kind] = issubclass(kind, BaseMessage)
+    return known
+
+
+def only_messages(value: Any) -> bool:
+    """Tell whether a value is a list of messages, and not empty.
+
+    Each class is asked once: pydantic answers `isinstance` in Python, which is slow for a long list.
+    """
+    return type(value) is list and bool(value) and all(map(_is_message_class, set(map(type, value))))
 
 
 def _take_items(value: dict[Any, Any], path: tuple[str | int, ...]) -> list[Taken]:
     taken = []
     for key, item in value.items():
         if type(key) is str:
-            if _is_messages(item):
+            if only_messages(item):
                 taken.append(Taken((*path, key), single=False, messages=item))
-            elif isinstance(item, BaseMessage):
+            elif _is_message_class(type(item)):
                 taken.append(Taken((*path, key), single=True, messages=(item,)))
     return taken
 

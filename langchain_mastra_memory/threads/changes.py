@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 
 from langchain_mastra_memory.threads.archiving import CHANNEL, is_archived, retractable, retractable_of_writes
-from langchain_mastra_memory.threads.bodies import BodyWriter
+from langchain_mastra_memory.threads.bodies import BodyWriter, only_messages
 from langchain_mastra_memory.threads.entries import GONE, Entry, numbers_of
 from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint
 from langchain_mastra_memory.threads.planning import Planned, Planner
@@ -20,6 +20,8 @@ def messages_of(checkpoint: Checkpoint) -> list[BaseMessage]:
     """Return the list of the archived channel, out of a DeltaChannel's snapshot too; empty if there is none."""
     value = checkpoint["channel_values"].get(CHANNEL)
     found = value if isinstance(value, list) else getattr(value, "value", None)
+    if only_messages(found):
+        return cast("list[BaseMessage]", found)
     return [m for m in found if isinstance(m, BaseMessage)] if isinstance(found, list) else []
 
 
@@ -113,8 +115,7 @@ def equal_in_parent(
 
     That is how a list is matched that came from elsewhere: by id, and then by what is decoded, under any serializer.
     """
-    before = known.lists.get((ns, CHANNEL))
-    if parent is None or parent.ids is None or ns or (before is not None and before.begins(messages)):
+    if parent is None or parent.ids is None or ns:
         return {}
     entry = parent.entries[CHANNEL]
     numbers = numbers_of(entry.holes[0].parts if entry.holes else ())

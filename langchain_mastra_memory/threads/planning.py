@@ -5,7 +5,7 @@ Pure but for what it reads in a thread's `Knowledge`; the plan is plain data for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ FOREIGN_RUN: Final = 8
 that a list that grows stays one range."""
 
 Token = Item | Loose
+Equals = Mapping[str, Sequence[tuple[str, int, BaseMessage]]]
+"""Stored messages with their places, by id."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,8 @@ class Planner:
         bodies: The new bodies.
         fresh: The item of each new body.
         values: Values too large for a row.
-        equals: Stored messages by id, that unknown objects may be equal to.
+        look_up: Returns stored messages that the unknown objects of a list may be equal to.
+        equals: What it returned last.
         lists: Lists of channels that were planned, by channel.
     """
 
@@ -72,7 +75,8 @@ class Planner:
     ns: str
     serde: SerializerProtocol
     writer: BodyWriter
-    equals: Mapping[str, Sequence[tuple[str, int, BaseMessage]]] = field(default_factory=dict)
+    look_up: Callable[[Sequence[BaseMessage]], Equals] | None = None
+    equals: Equals = field(default_factory=dict)
     bodies: list[NewBody] = field(default_factory=list)
     fresh: list[Item] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list)
@@ -111,6 +115,8 @@ class Planner:
     def _list(self, space: str, name: str, messages: Sequence[BaseMessage]) -> Planned:
         before = self.known.lists.get((self.ns, name))
         if before is None or not before.begins(messages):
+            if self.look_up is not None:
+                self.equals = self.look_up(messages)
             tokens = self._tokens(messages, loose=False)
             taken = [token.taken for token in tokens if type(token) is Item]
             whole = list(messages) if len(taken) == len(messages) else None

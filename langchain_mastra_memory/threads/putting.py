@@ -280,8 +280,13 @@ class Putting:
         equals: Mapping[str, Sequence[tuple[str, int, BaseMessage]]],
     ) -> _Step:
         state = known.state
-        in_parent = equal_in_parent(known, self._writer, address.ns, parent, messages_of(checkpoint))
-        planner = Planner(known, address.ns, self._serde, self._writer, {**equals, **in_parent})
+        planner = Planner(
+            known,
+            address.ns,
+            self._serde,
+            self._writer,
+            lambda messages: {**equals, **equal_in_parent(known, self._writer, address.ns, parent, messages)},
+        )
         entries = _plan_entries(planner, parent, checkpoint, new_versions)
         root = not address.ns
         report = RunReport()

@@ -61,12 +61,10 @@ class Reader:
         for part in hole.parts:
             if type(part) is Range:
                 read, known = self._read.bodies.get(part.space, {}), self._known.get(part.space, {})
-                for n in range(part.first, part.last + 1):
-                    found = read.get(n) or known.get(n)
-                    if found is not None and found[0] != GONE:
-                        messages.append(load(*found))
-                    else:
-                        whole = False
+                stored = [read.get(n) or known.get(n) for n in range(part.first, part.last + 1)]
+                kept = [body for body in stored if body is not None and body[0] != GONE]
+                whole = whole and len(kept) == len(stored)
+                messages += self._writer.load_all(kept)
             elif isinstance(part, Loose):
                 whole = False
                 if part.form != GONE:

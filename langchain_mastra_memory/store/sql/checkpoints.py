@@ -22,11 +22,17 @@ from langchain_mastra_memory.store.operations.checkpoints import (
     State,
 )
 from langchain_mastra_memory.store.sql.cascade import Features
-from langchain_mastra_memory.store.sql.checkpoints_archive import Archive, Position, archive_messages
+from langchain_mastra_memory.store.sql.checkpoints_archive import (
+    Archive,
+    KnownRow,
+    Position,
+    archive_messages,
+    known_rows,
+)
 from langchain_mastra_memory.store.sql.lines import make_thread
 from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow, not_found
 from langchain_mastra_memory.store.sql.positions import ROOT
-from langchain_mastra_memory.store.sql.registry import handles
+from langchain_mastra_memory.store.sql.registry import handles, tries_alone
 from langchain_mastra_memory.store.sql.schema import threads
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints, values, writes
 from langchain_mastra_memory.store.sql.threads import announce_thread
@@ -111,7 +117,6 @@ def _put_at_once(*conditions: sa.ColumnElement[bool]) -> sa.Insert:
 _PUT_ROOT = _put_at_once(threads.c.branch == sa.bindparam("branch"), threads.c.head == sa.bindparam("head"))
 _PUT_NESTED = _put_at_once()
 
-_of_space = (bodies.c.thread == sa.bindparam("thread"), bodies.c.space == sa.bindparam("space"))
 _SAME_IDS = sa.select(bodies.c.space, bodies.c.n, bodies.c.id, bodies.c.form, bodies.c.body).where(
     bodies.c.thread == sa.bindparam("thread_key"), any_of(bodies.c.id, "ids")
 )
@@ -120,20 +125,8 @@ _LAST_NUMBERS = (
     .where(bodies.c.thread == sa.bindparam("thread_key"), any_of(bodies.c.space, "spaces"))
     .group_by(bodies.c.space)
 )
-_APPEND_BODY = (
-    sa.insert(bodies)
-    .from_select(
-        ["thread", "space", "n", "id", "form", "body"],
-        sa.select(
-            sa.bindparam("thread", type_=sa.BigInteger),
-            sa.bindparam("space", type_=sa.Text),
-            sa.func.coalesce(sa.func.max(bodies.c.n), sa.literal(0)) + sa.literal(1),
-            sa.bindparam("id", type_=sa.Text),
-            sa.bindparam("form", type_=sa.Text),
-            sa.bindparam("body", type_=sa.LargeBinary),
-        ).where(*_of_space),
-    )
-    .returning(bodies.c.n)
+_LAST_NUMBER = sa.select(sa.bindparam("space", type_=sa.Text), sa.func.max(bodies.c.n)).where(
+    bodies.c.thread == sa.bindparam("thread_key"), bodies.c.space == sa.bindparam("space")
 )
 _ADD_BODY = insert_row(bodies, "thread", "space", "n", "id", "form", "body")
 _LAST_VALUE = sa.select(sa.func.max(values.c.n)).where(values.c.thread == sa.bindparam("thread_key"))
@@ -205,8 +198,18 @@ def state_of(thread: ThreadRow) -> State:
     return thread.epoch, thread.edits
 
 
+def _last_numbers(thread_key: int, new: Sequence[NewBody]) -> tuple[sa.ClauseElement, dict[str, Any]] | None:
+    """Return what finds the last number of each space that is written to."""
+    spaces = list({body.space for body in new})
+    if not spaces:
+        return None
+    if len(spaces) == 1:
+        return _LAST_NUMBER, {"thread_key": thread_key, "space": spaces[0]}
+    return _LAST_NUMBERS, {"thread_key": thread_key, "spaces": spaces}
+
+
 def _number_bodies(
-    tx: Tx, thread_key: int, new: Sequence[NewBody]
+    tx: Tx, thread_key: int, new: Sequence[NewBody], last: dict[str, int]
 ) -> tuple[list[tuple[str, int]], list[dict[str, Any]]]:
     """Give each body its place: a new number behind the last of its space, or that of an equal one of the same id.
 
@@ -214,17 +217,13 @@ def _number_bodies(
     brings is new, and a body that is there twice costs its bytes and nothing else.
 
     Returns:
-        Space and number of each, and the rows that are still to be inserted.
+        Space and number of each, and the rows that are to be inserted.
     """
-    if len(new) <= FEW:
-        return [(b.space, tx.value(_APPEND_BODY, _row(thread_key, b.space, None, b))) for b in new], []
-    ids = list({body.id for body in new if body.id is not None and body.unique})
-    spaces = list({body.space for body in new})
     same: dict[tuple[str, str, bytes], dict[str, int]] = {}
-    for space, n, message_id, form, body in tx.all(_SAME_IDS, {"thread_key": thread_key, "ids": ids}):
-        same.setdefault((message_id, form, bytes(body)), {})[space] = n
-    last: dict[str, int] = {}
-    last.update((s, n) for s, n in tx.all(_LAST_NUMBERS, {"thread_key": thread_key, "spaces": spaces}))
+    if len(new) > FEW:
+        ids = list({body.id for body in new if body.id is not None and body.unique})
+        for space, n, message_id, form, body in tx.all(_SAME_IDS, {"thread_key": thread_key, "ids": ids}):
+            same.setdefault((message_id, form, bytes(body)), {})[space] = n
     found = [same.get((b.id, b.form, b.body), {}) if b.id is not None and b.unique else {} for b in new]
     numbers: list[tuple[str, int]] = []
     added = []
@@ -233,15 +232,13 @@ def _number_bodies(
         if place is None:
             n = last[body.space] = last.get(body.space, 0) + 1
             place = (body.space, n)
-            added.append(_row(thread_key, body.space, n, body))
+            added.append(
+                {"thread": thread_key, "space": body.space, "n": n, "id": body.id, "form": body.form, "body": body.body}
+            )
             if body.id is not None and body.unique:
                 same.setdefault((body.id, body.form, body.body), found[index])[body.space] = n
         numbers.append(place)
     return numbers, added
-
-
-def _row(thread_key: int, space: str, n: int | None, body: NewBody) -> dict[str, Any]:
-    return {"thread": thread_key, "space": space, "n": n, "id": body.id, "form": body.form, "body": body.body}
 
 
 def _existing_place(
@@ -263,20 +260,14 @@ def _existing_place(
     return None
 
 
-def _insert(tx: Tx, statement: sa.Insert, rows: Sequence[dict[str, object]]) -> None:
-    if len(rows) == 1:
-        tx.run(statement, rows[0])
-    elif rows:
-        tx.run_many(statement, rows)
-
-
 def _number_values(tx: Tx, thread_key: int, new: Iterable[bytes]) -> list[int]:
     new = list(new)
     if not new:
         return []
     last = int(tx.value(_LAST_VALUE, {"thread_key": thread_key}) or 0)
     numbers = [last + 1 + index for index in range(len(new))]
-    _insert(tx, _ADD_VALUE, [{"thread": thread_key, "n": n, "body": b} for n, b in zip(numbers, new, strict=True)])
+    rows = [{"thread": thread_key, "n": n, "body": b} for n, b in zip(numbers, new, strict=True)]
+    tx.run_all([(_ADD_VALUE, row) for row in rows])
     return numbers
 
 
@@ -289,7 +280,8 @@ def _start(tx: Tx, thread: ThreadRow, given: Place | None) -> Position:
     return Position(0, 0)
 
 
-def _put_alone(tx: Tx, op: PutCheckpoint) -> Put | None:
+@tries_alone(PutCheckpoint)
+def put_alone(tx: Tx, op: PutCheckpoint) -> Put | None:
     """Write a checkpoint that brings nothing else, in one statement, if the thread stands where its parent stands."""
     root = not op.address.ns
     if op.known is None or op.bodies or op.values or (root and (op.start is None or _is_archiving(op.archive))):
@@ -324,29 +316,42 @@ def _is_archiving(plan: ArchivePlan | None) -> bool:
     return plan is not None and bool(plan.messages or plan.removed or plan.accepted or plan.demote)
 
 
+def _look_up(
+    tx: Tx, thread_key: int, plan: ArchivePlan | None, new: Sequence[NewBody]
+) -> tuple[list[KnownRow], dict[str, int]]:
+    """Return the rows of a plan's ids, and the last number of each space that is written to."""
+    questions = [known_rows(thread_key, plan), _last_numbers(thread_key, new)]
+    answers = iter(tx.all_of([question for question in questions if question is not None]))
+    known = [KnownRow._make(row) for row in next(answers)] if questions[0] is not None else []
+    last = {space: n for space, n in next(answers) if n is not None} if questions[1] is not None else {}
+    return known, last
+
+
 @handles(PutCheckpoint)
 def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
     """Write a checkpoint; see `PutCheckpoint`."""
-    alone = _put_alone(tx, op)
+    alone = put_alone(tx, op) if tx.dialect == "sqlite" else None
     if alone is not None:
         return alone
     thread, made = lock_for_checkpoint(tx, op.address, op.new_thread, op.features)
     if op.known is not None and op.known != state_of(thread):
         return Stale(None if made else state_of(thread))
     root = not op.address.ns
+    known, numbers_before = _look_up(tx, thread.key, op.archive if root else None, op.bodies)
     outcome: Archive | None = None
     place: Place | None = None
     if root:
         start = Position(thread.branch, thread.head) if made else _start(tx, thread, op.start)
         base = start.head if op.base is None else op.base
-        archived = archive_messages(tx, thread, start, base, op.archive or ArchivePlan(), op.features)
+        archived = archive_messages(tx, thread, start, base, op.archive or ArchivePlan(), known)
         if isinstance(archived, Need):
             return archived
         outcome = archived
         place = Place(outcome.branch, outcome.head, min(base, outcome.head))
-    numbers, added = _number_bodies(tx, thread.key, op.bodies)
+    numbers, added = _number_bodies(tx, thread.key, op.bodies, numbers_before)
     stored = _number_values(tx, thread.key, op.values)
-    last: list[tuple[sa.ClauseElement, dict[str, Any]]] = [(_ADD_BODY, row) for row in added]
+    last: list[tuple[sa.ClauseElement, dict[str, Any]]] = [] if outcome is None else outcome.statements()
+    last += [(_ADD_BODY, row) for row in added]
     last.append(
         (
             _PUT,
@@ -382,6 +387,8 @@ def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
             }
             last.append((_SETTLE, settled))
     tx.run_all(last)
+    if outcome is not None:
+        outcome.tell(tx, thread, op.features)
     return Put((thread.epoch, edits), tuple(numbers), tuple(stored), place)
 
 
@@ -399,26 +406,35 @@ def settle_skeleton(skeleton: Skeleton, numbers: Sequence[tuple[str, int]], stor
     )
 
 
+@tries_alone(PutWrites)
+def put_writes_alone(tx: Tx, op: PutWrites) -> Put | None:
+    """Write what a task did in one statement, if the thread is there, and it brings no bodies and is the first call."""
+    if op.known is None or op.bodies or any(True for w in op.task_writes for _ in w.entry.ranges()):
+        return None
+    params = {
+        "thread_id": op.address.thread_id,
+        "owner": op.address.resource_id if not op.address.ns else None,
+        "ns": stored_ns(op.address.ns),
+        "checkpoint": op.checkpoint,
+        "task_id": op.task_id,
+        "task_path": op.task_path,
+        "body": dump_writes(merge_writes((), op.task_writes)),
+    }
+    return Put(op.known, ()) if tx.run(_ADD_AT_ONCE, params) else None
+
+
 @handles(PutWrites)
 def put_writes(tx: Tx, op: PutWrites) -> Put | Stale:
     """Write what a task did; see `PutWrites`."""
-    if op.known is not None and not op.bodies and not any(True for w in op.task_writes for _ in w.entry.ranges()):
-        params = {
-            "thread_id": op.address.thread_id,
-            "owner": op.address.resource_id if not op.address.ns else None,
-            "ns": stored_ns(op.address.ns),
-            "checkpoint": op.checkpoint,
-            "task_id": op.task_id,
-            "task_path": op.task_path,
-            "body": dump_writes(merge_writes((), op.task_writes)),
-        }
-        if tx.run(_ADD_AT_ONCE, params):
-            return Put(op.known, ())
+    alone = put_writes_alone(tx, op) if tx.dialect == "sqlite" else None
+    if alone is not None:
+        return alone
     thread, made = lock_for_checkpoint(tx, op.address, op.new_thread, op.features)
     if op.known is not None and op.known != state_of(thread):
         return Stale(None if made else state_of(thread))
-    numbers, added = _number_bodies(tx, thread.key, op.bodies)
-    _insert(tx, _ADD_BODY, added)
+    _, numbers_before = _look_up(tx, thread.key, None, op.bodies)
+    numbers, added = _number_bodies(tx, thread.key, op.bodies, numbers_before)
+    tx.run_all([(_ADD_BODY, row) for row in added])
     new = [Write(w.index, w.channel, settle_entry(w.entry, numbers)) for w in op.task_writes]
     key = {
         "thread": thread.key,

@@ -50,7 +50,19 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What came of it: where the checkpoint stands, and the counters of the thread row."""
+    """What came of it: where the checkpoint stands, and the counters of the thread row.
+
+    Attributes:
+        branch: The line.
+        head: The last seq in view.
+        next_seq: The seq of the next message.
+        texts: The thread's counter.
+        edits: The thread's counter.
+        changed: Whether any row was written.
+        inserts: Rows that are still to be inserted, with the rest of the checkpoint.
+        saved: What the features are to be told of then.
+        edited: The same, for rows that were changed.
+    """
 
     branch: int
     head: int
@@ -58,9 +70,25 @@ class Archive:
     texts: int
     edits: int
     changed: bool = True
+    inserts: tuple[dict[str, Any], ...] = ()
+    saved: tuple[WrittenRow, ...] = ()
+    edited: tuple[WrittenRow, ...] = ()
+
+    def statements(self) -> list[tuple[sa.ClauseElement, dict[str, Any]]]:
+        """Return what inserts the rows."""
+        return [(_ADD, row) for row in self.inserts]
+
+    def tell(self, tx: Tx, thread: ThreadRow, features: Features) -> None:
+        """Tell the features, once the rows are there."""
+        if self.saved or self.edited:
+            now = _thread_after(thread, self)
+            if self.saved:
+                on_messages_saved.fire(tx, now, self.saved, features)
+            if self.edited:
+                on_messages_edited.fire(tx, now, self.edited, features)
 
 
-class _Row(NamedTuple):
+class KnownRow(NamedTuple):
     """A row that is there."""
 
     seq: int
@@ -184,7 +212,7 @@ class _Work:
     edited: list[WrittenRow] = field(default_factory=list)
     removed: list[RemovedRow] = field(default_factory=list)
     demoted: list[RemovedRow] = field(default_factory=list)
-    quiet: bool = False
+    inserts: list[dict[str, Any]] = field(default_factory=list)
     lines: list[tuple[int, list[list[int]]]] | None = None
 
     def other_lines(self) -> list[tuple[int, list[list[int]]]]:
@@ -200,7 +228,7 @@ class _Work:
 
 
 def archive_messages(  # noqa: PLR0917 - one call
-    tx: Tx, thread: ThreadRow, start: Position, base: int, plan: ArchivePlan, features: Features
+    tx: Tx, thread: ThreadRow, start: Position, base: int, plan: ArchivePlan, known: Sequence[KnownRow]
 ) -> Archive | Need:
     """Bring the archive to a root checkpoint.
 
@@ -210,7 +238,7 @@ def archive_messages(  # noqa: PLR0917 - one call
         start: Where the parent stands.
         base: The head when the run began.
         plan: What the checkpoint brings.
-        features: What is on in the memory that asks.
+        known: What `known_rows` found for its ids.
 
     Returns:
         Where the checkpoint stands; or what the plan must bring as well, and then nothing was written.
@@ -223,8 +251,6 @@ def archive_messages(  # noqa: PLR0917 - one call
     work = _Work(tx, thread, plan, *start, path_of(tx, thread.key, *start), thread.next_seq)
     if idle:  # what entered outside behind the parent stays in view
         return replace(unchanged, head=thread.head) if _continues(work) else unchanged
-    ids = [*(m.id for m in plan.messages), *plan.removed]
-    known = _read_known(tx, thread.key, ids)
     dead = {row.id for row in known if row.seq < 0}
     joins = _continues(work)
     there = _on_line(work, known, joins=joins)
@@ -253,17 +279,17 @@ def archive_messages(  # noqa: PLR0917 - one call
         _demote(work, base)
     if plan.accepted and not work.forked:
         _accept(work, base)
-    return _finish(work, unchanged, features)
+    return _finish(work, unchanged)
 
 
-def _read_known(tx: Tx, thread_key: int, ids: Sequence[str]) -> list[_Row]:
-    if not ids:
-        return []
+def known_rows(thread_key: int, plan: ArchivePlan | None) -> tuple[sa.ClauseElement, dict[str, Any]] | None:
+    """Return what finds the rows and tombstones of a plan's ids; None if it has none."""
+    if plan is None or not (plan.messages or plan.removed):
+        return None
+    ids = [*(m.id for m in plan.messages), *plan.removed]
     if len(ids) == 1:
-        rows = tx.all(_KNOWN_ONE, {"thread_key": thread_key, "message_id": ids[0]})
-    else:
-        rows = tx.all(_KNOWN, {"thread_key": thread_key, "ids": ids})
-    return [_Row._make(row) for row in rows]
+        return _KNOWN_ONE, {"thread_key": thread_key, "message_id": ids[0]}
+    return _KNOWN, {"thread_key": thread_key, "ids": ids}
 
 
 def _continues(work: _Work) -> bool:
@@ -275,9 +301,9 @@ def _continues(work: _Work) -> bool:
     return last is None or last <= work.head
 
 
-def _on_line(work: _Work, known: Sequence[_Row], *, joins: bool) -> dict[str, _Row]:
+def _on_line(work: _Work, known: Sequence[KnownRow], *, joins: bool) -> dict[str, KnownRow]:
     """Return the row of each id in view, those included that entered outside and join it."""
-    there: dict[str, _Row] = {}
+    there: dict[str, KnownRow] = {}
     for row in known:
         if row.seq < 0:
             continue
@@ -289,14 +315,14 @@ def _on_line(work: _Work, known: Sequence[_Row], *, joins: bool) -> dict[str, _R
     return there
 
 
-def _claim(work: _Work, rows: Sequence[_Row]) -> None:
+def _claim(work: _Work, rows: Sequence[KnownRow]) -> None:
     """Count rows that entered outside as the run's, now that its state has them: a fork from before leaves them out."""
     seqs = [row.seq for row in rows if row.outside and row.branch == work.branch]
     if seqs:
         work.tx.run(_CLAIM, {"thread_key": work.thread.key, "branch_no": work.branch, "seqs": seqs})
 
 
-def _is_change(tx: Tx, thread_key: int, message: Archived, row: _Row) -> bool:
+def _is_change(tx: Tx, thread_key: int, message: Archived, row: KnownRow) -> bool:
     """Tell whether a checkpoint's message replaces the row; a text edited outside gives way to a real change only."""
     if row.body == message.body or dump_message(message_of(row.id, row.body)) == message.body:
         return False
@@ -305,7 +331,7 @@ def _is_change(tx: Tx, thread_key: int, message: Archived, row: _Row) -> bool:
     return _is_of_a_run(tx, thread_key, row)
 
 
-def _is_of_a_run(tx: Tx, thread_key: int, row: _Row) -> bool:
+def _is_of_a_run(tx: Tx, thread_key: int, row: KnownRow) -> bool:
     """Tell whether a checkpoint holds just this text, so that it was not written from outside."""
     params = {"thread_key": thread_key, "message_id": row.id, "body": row.body}
     return tx.first(_IS_BODY, params) is not None
@@ -315,7 +341,7 @@ def _open_line(work: _Work, changing: set[str]) -> Need | None:
     """Open a line at the work's position. Texts edited by runs after it get the parent's own text as an override."""
     tx, thread = work.tx, work.thread
     statement, params = _EDITED(work.path)
-    rows = [_Row._make(row) for row in tx.all(statement, {"thread_key": thread.key, **params})]
+    rows = [KnownRow._make(row) for row in tx.all(statement, {"thread_key": thread.key, **params})]
     edited = [r for r in rows if r.id not in changing and _is_of_a_run(tx, thread.key, r)]
     own = work.plan.own
     if own is None and edited:
@@ -356,13 +382,6 @@ def _written(
         outside=outside,
         overrides=overrides,
     )
-
-
-def _insert_rows(work: _Work, rows: list[dict[str, Any]]) -> None:
-    if len(rows) == 1:
-        work.tx.run(_ADD, rows[0])
-    else:
-        work.tx.run_many(_ADD, rows)
 
 
 def _append(work: _Work, new: Sequence[Archived]) -> None:
@@ -407,12 +426,10 @@ def _append(work: _Work, new: Sequence[Archived]) -> None:
             )
         work.head = work.next_seq
         work.next_seq += 1
-    if rows:
-        work.quiet = True
-        _insert_rows(work, rows)
+    work.inserts += rows
 
 
-def _change(work: _Work, message: Archived, row: _Row, kind: str | None = None) -> None:
+def _change(work: _Work, message: Archived, row: KnownRow, kind: str | None = None) -> None:
     """Change a row for this line: in its place, or as an override; other lines go on seeing the old one."""
     kind = kind or (row.kind if row.kind not in (None, "summary") else message.kind)
     content = Content(message.role, kind, message.body, row.metadata, message.tokens, row.revision + 1)
@@ -437,7 +454,7 @@ def _change(work: _Work, message: Archived, row: _Row, kind: str | None = None) 
     ]
 
 
-def _retract(work: _Work, row: _Row) -> None:
+def _retract(work: _Work, row: KnownRow) -> None:
     """Take a row of this run back; another line that sees it keeps it."""
     if work.is_seen_elsewhere(row.branch, row.seq):
         message = message_of(row.id, row.body)
@@ -454,11 +471,11 @@ def _demote(work: _Work, base: int) -> None:
             work.demoted.append(RetractedRow(row.seq, row.branch, row.id))
 
 
-def _rows_of_run(work: _Work, statement: sa.Select[Any], base: int) -> list[_Row]:
+def _rows_of_run(work: _Work, statement: sa.Select[Any], base: int) -> list[KnownRow]:
     """Return rows that this run has written on its line and that are there still."""
     gone = {(r.seq, r.branch) for r in work.removed}
     rows = work.tx.all(statement, {"thread_key": work.thread.key, "branch_no": work.branch, "base": base})
-    found = [_Row._make(row) for row in rows]
+    found = [KnownRow._make(row) for row in rows]
     return [row for row in found if row.seq <= work.head and (row.seq, row.branch) not in gone]
 
 
@@ -494,18 +511,23 @@ def _accept(work: _Work, base: int) -> None:
     work.saved.sort(key=lambda written: written.seq)
 
 
-def _finish(work: _Work, unchanged: Archive, features: Features) -> Archive:
-    """Tell the features, and return the counters."""
+def _finish(work: _Work, unchanged: Archive) -> Archive:
+    """Remove what was taken back, and return what is left to do."""
     tx, thread = work.tx, work.thread
     edits = int(bool(work.edited or work.removed or work.demoted or work.forked))
-    if not (work.saved or edits or work.quiet):
+    if not (work.saved or edits or work.inserts):
         return unchanged if work.head == unchanged.head else _moved(unchanged, work)
-    archive = Archive(work.branch, work.head, work.next_seq, thread.texts + int(bool(work.saved)), thread.edits + edits)
+    archive = Archive(
+        work.branch,
+        work.head,
+        work.next_seq,
+        thread.texts + int(bool(work.saved)),
+        thread.edits + edits,
+        inserts=tuple(work.inserts),
+        saved=tuple(work.saved),
+        edited=tuple(work.edited),
+    )
     now = _thread_after(thread, archive)
-    if work.saved:
-        on_messages_saved.fire(tx, now, work.saved, features)
-    if work.edited:
-        on_messages_edited.fire(tx, now, work.edited, features)
     if work.demoted:
         on_messages_deleted.fire(tx, now, work.demoted)
         for row in work.demoted:

@@ -23,7 +23,7 @@ from langchain_mastra_memory.store.operations.checkpoints import (
 )
 from langchain_mastra_memory.store.sql.checkpoints import state_of, stored_ns
 from langchain_mastra_memory.store.sql.locking import ThreadRow, find_thread, not_found
-from langchain_mastra_memory.store.sql.registry import handles
+from langchain_mastra_memory.store.sql.registry import handles, tries_alone
 from langchain_mastra_memory.store.sql.schema import threads
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints, values, writes
 from langchain_mastra_memory.store.sql.tx import Tx, any_of
@@ -216,6 +216,24 @@ def _one(tx: Tx, address: Address, checkpoint_id: str | None) -> tuple[_Where | 
         return where, None
     tasks = [(task_id, path, body) for *_, task_id, path, body in rows if task_id is not None]
     return where, stored_checkpoint(address.thread_id, row[:-3], tasks)
+
+
+@tries_alone(GetCheckpoint)
+def get_alone(tx: Tx, op: GetCheckpoint) -> Read | None:
+    """Return a checkpoint in one statement, if the asker has every body and value that it needs."""
+    where, found = _one(tx, op.address, op.id)
+    if where is None:
+        return Read(None)
+    if found is None:
+        return Read(where.state)
+    have = op.have if op.known == where.state else {}
+    entries = [*found.skeleton.entries.values(), *(write.entry for task in found.tasks for write in task.writes)]
+    wanted = covering(part for entry in entries for part in entry.ranges())
+    if any(without(intervals, have.get(space)) for space, intervals in wanted.items()):
+        return None
+    if any(type(entry.payload) is int for entry in entries):
+        return None
+    return Read(where.state, (found,))
 
 
 @handles(GetCheckpoint)

@@ -18,7 +18,7 @@ from langchain_mastra_memory.store.base import Operation
 from langchain_mastra_memory.store.sql.door import Door
 from langchain_mastra_memory.store.sql.failures import RETRIED, map_postgresql
 from langchain_mastra_memory.store.sql.migrate import check_version, migrate, migrations
-from langchain_mastra_memory.store.sql.registry import handler_of
+from langchain_mastra_memory.store.sql.registry import ALONE, handler_of
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class PostgreSQLBackend:
         check_version(version, self.where)
         return version == len(migrations())
 
-    def _unit(self, work: Callable[[Tx], T], *, writes: bool) -> T:
+    def _unit(self, work: Callable[[Tx], T], *, writes: bool, alone: bool = False) -> T:
         """Run one transaction, again if it was undone by no fault of its own before the commit was asked for."""
         for remaining in reversed(range(TRIES)):
             committing = False
@@ -89,6 +89,7 @@ class PostgreSQLBackend:
                 raise map_postgresql(error, self.where) from error
             connection = cast("psycopg.Connection[Any]", pooled.driver_connection)
             try:
+                connection.autocommit = alone
                 connection.read_only = not writes
                 # A read sees one moment of the database, however many statements it takes.
                 connection.isolation_level = IsolationLevel.READ_COMMITTED if writes else IsolationLevel.REPEATABLE_READ
@@ -134,6 +135,11 @@ class PostgreSQLBackend:
 
     def _run(self, operation: Operation[T]) -> T:
         handler = handler_of(operation)
+        tried = ALONE.get(type(operation))
+        if tried is not None:
+            result: T | None = self._unit(lambda tx: tried(tx, operation), writes=operation.writes, alone=True)
+            if result is not None:
+                return result
         return self._unit(lambda tx: handler(tx, operation), writes=operation.writes)
 
     def submit(self, operation: Operation[T]) -> Future[T]:

@@ -17,6 +17,23 @@ Op = TypeVar("Op", bound=Operation[Any])
 HANDLERS: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
 
 
+ALONE: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
+"""For some operations, a body of at most one statement that is tried first; None means that it did not do."""
+
+
+def tries_alone(operation: type[Op]) -> Callable[[Callable[[Tx, Op], T | None]], Callable[[Tx, Op], T | None]]:
+    """Register a body that needs no transaction: one statement, which may be sent twice, or None and nothing done.
+
+    Where each statement is a trip to a server, that saves the trips for the beginning and the end of a transaction.
+    """
+
+    def register(function: Callable[[Tx, Op], T | None]) -> Callable[[Tx, Op], T | None]:
+        ALONE[operation] = function
+        return function
+
+    return register
+
+
 def handles(operation: type[Op]) -> Callable[[Callable[[Tx, Op], T]], Callable[[Tx, Op], T]]:
     """Register the decorated function as the body of an operation.
 

@@ -230,14 +230,36 @@ class Tx:
             self._cursor.executemany(prepared.sql, [self._bind(prepared, row) for row in rows])
 
     def run_all(self, work: Sequence[tuple[sa.ClauseElement, Params]]) -> None:
-        """Run statements whose results nobody needs; to PostgreSQL they travel together, in one round trip."""
+        """Run statements whose results nobody needs; in one trip, to PostgreSQL."""
         if self.dialect == "postgresql" and len(work) > 1:
-            with self._cursor.connection.pipeline():
-                for statement, params in work:
-                    self._execute(statement, params, keep=True)
-        else:
-            for statement, params in work:
-                self._execute(statement, params, keep=True)
+            with self._together(work):
+                return
+        for statement, params in work:
+            self._execute(statement, params, keep=True)
+
+    @contextmanager
+    def _together(self, work: Sequence[tuple[sa.ClauseElement, Params]]) -> Iterator[Any]:
+        """Send statements as one text, with the values written in by the driver.
+
+        The driver's pipeline would keep the prepared statements, but waits for ever when the connection is lost.
+        """
+        import psycopg  # noqa: PLC0415 - an extra
+
+        with psycopg.ClientCursor(self._cursor.connection) as cursor:
+            prepared = [(self._statements[statement], params) for statement, params in work]
+            texts = [cursor.mogrify(p.sql, self._bind(p, params)) for p, params in prepared]
+            cursor.execute(";".join(texts))
+            yield cursor
+
+    def all_of(self, work: Sequence[tuple[sa.ClauseElement, Params]]) -> list[list[Row]]:
+        """Run statements that do not need each other and return the rows of each; in one trip, to PostgreSQL."""
+        if self.dialect != "postgresql" or len(work) < 2:
+            return [self.all(statement, params) for statement, params in work]
+        with self._together(work) as cursor:
+            results = [_decode(cursor.fetchall())]
+            while cursor.nextset():
+                results.append(_decode(cursor.fetchall()))
+            return results
 
     def script(self, sql: str) -> None:
         """Run one statement of a migration."""
