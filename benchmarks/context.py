@@ -114,17 +114,18 @@ def observed(messages: list[BaseMessage]) -> str:
     return "<observations>\nDate: Jan 1, 2025\n" + "\n".join(notes) + "\n</observations>"
 
 
-def overhead(size: int, calls: int, *, saver: bool) -> dict[str, float]:
+def overhead(size: int, calls: int, *, saver: bool, everything: bool) -> dict[str, float]:
     """Return medians in milliseconds for a thread of `size` messages."""
     with tempfile.TemporaryDirectory() as folder:
         memory = Memory(
             f"sqlite:///{folder}/memory.db",
             model=ScriptedChatModel(observed),
-            working_memory=WorkingMemory(template="# About\n- name:"),
-            semantic_recall=SemanticRecall(mode="lexical"),
-            observational_memory=True,
+            working_memory=WorkingMemory(template="# About\n- name:") if everything else None,
+            semantic_recall=SemanticRecall(mode="lexical") if everything else None,
+            observational_memory=everything,
         )
-        memory.update_working_memory("# About\n- name: Ada", resource_id="r")
+        if everything:
+            memory.update_working_memory("# About\n- name: Ada", resource_id="r")
         middleware = Timed(memory)
         answers = [
             reply
@@ -142,8 +143,9 @@ def overhead(size: int, calls: int, *, saver: bool) -> dict[str, float]:
             agent.update_state(CONFIG, {"messages": talk}, as_node="__start__")
         else:
             memory.save_messages(talk, thread_id="t", resource_id="r")
-        memory.observe(thread_id="t", resource_id="r")
-        memory.settled()
+        if everything:
+            memory.observe(thread_id="t", resource_id="r")
+            memory.settled()
         for turn in range(calls // 2 + 2):
             agent.invoke({"messages": [("user", f"What about {text(turn, 40)}?")]}, CONFIG)
             memory.settled()
@@ -168,12 +170,14 @@ def prefix_share(turns: int, layout: Any, *, recall: bool) -> float:
         semantic_recall=SemanticRecall(mode="lexical") if recall else None,
     ) as memory:
         agent = create_agent(model, middleware=[memory.middleware()], system_prompt=text(-1, 2_000))
+        said = [HumanMessage(text(20_000 + number)) for number in range(turns)]
+        memory.save_messages(said, thread_id="another thread", resource_id="r")
         same = possible = 0
         before: tuple[BaseMessage, ...] = ()
         for turn in range(turns):
             if turn % 5 == 0:
                 memory.update_working_memory(f"# About\n{text(1_000 + turn, 600)}", resource_id="r")
-            old = text(10_000 + turn * 7 % max(turn, 1), 80)  # half of a sentence that was said before
+            old = text(20_000 + turn, 80)  # half of a sentence that was said in another thread
             agent.invoke({"messages": [HumanMessage(f"{text(10_000 + turn, 420)} {old}")]}, CONFIG)
             now = model.last_call.messages
             if before:
@@ -193,22 +197,22 @@ def main() -> None:
     logging.disable(logging.WARNING)
     report: dict[str, Any] = {"overhead_ms": {}, "prefix_percent": {}}
     missed = []
-    print(f"{'overhead, median ms':<42}{'100 messages':>14}{'10 000':>10}{'ratio':>8}")
-    for saver in (True, False):
-        name = "ThreadSaver" if saver else "no checkpointer"
-        small, large = (overhead(size, arguments.calls, saver=saver) for size in SIZES)
+    print(f"{'overhead, median ms':<56}{'100 messages':>14}{'10 000':>10}{'ratio':>8}")
+    for saver, everything in ((True, True), (False, True), (True, False), (False, False)):
+        name = f"{'ThreadSaver' if saver else 'no checkpointer'}, {'all' if everything else 'history only'}"
+        small, large = (overhead(size, arguments.calls, saver=saver, everything=everything) for size in SIZES)
         report["overhead_ms"][name] = {str(SIZES[0]): small, str(SIZES[1]): large}
         for part in small:
             ratio = large[part] / small[part]
-            print(f"{name + ', ' + part:<42}{small[part]:>14.2f}{large[part]:>10.2f}{ratio:>8.2f}")
+            print(f"{name + ', ' + part:<56}{small[part]:>14.2f}{large[part]:>10.2f}{ratio:>8.2f}")
         if large["call"] > TARGET_MS or large["call"] / small["call"] > TARGET_RATIO:
             missed.append(f"{name}: {large['call']:.2f} ms, {large['call'] / small['call']:.2f}x")
-    print(f"\n{'identical prefix, %':<42}{'documented':>14}{'cached':>10}")
+    print(f"\n{'identical prefix, %':<56}{'documented':>14}{'cached':>10}")
     for recall in (False, True):
         name = "with recall" if recall else "without recall"
         shares = [prefix_share(arguments.turns, layout, recall=recall) for layout in ("documented", "cached")]
         report["prefix_percent"][name] = dict(zip(("documented", "cached"), shares, strict=True))
-        print(f"{name:<42}{shares[0]:>14.1f}{shares[1]:>10.1f}")
+        print(f"{name:<56}{shares[0]:>14.1f}{shares[1]:>10.1f}")
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
     if missed:

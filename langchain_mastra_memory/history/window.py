@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from langchain_mastra_memory.context.layers import Item, LeftOut, Reason
 from langchain_mastra_memory.history.repair import left_out
 from langchain_mastra_memory.history.units import Unit, cut, joined
-from langchain_mastra_memory.tokens import PER_CONVERSATION
+from langchain_mastra_memory.tokens import PER_CONVERSATION, PER_MESSAGE
+
+FILLER_TOKENS: Final = 2 + PER_MESSAGE
+"""The "." of `repair`: its role, its text, its framing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,20 +211,27 @@ def _trim(
 ) -> tuple[Boundary | None, float]:
     weights = {place: weigh(choice.items[place]) for unit in choice.units for place in unit.places}
     total = PER_CONVERSATION + shape.fixed_tokens + sum(weights.values())
-    if limits.max_tokens is None or total <= limits.max_tokens:
+    units, first, gone = choice.units, 0, list[Unit]()
+    limit = limits.max_tokens
+    if limit is None or total + _filler(choice, units, first) <= limit:
         return None, total
-    goal = limits.max_tokens - limits.remove_tokens
-    gone: list[Unit] = []
+    goal = limit - limits.remove_tokens
     for unit in _history(choice, protected):
-        if total <= goal:
+        if total <= goal and total + _filler(choice, units, first) <= limit:
             break
         gone.append(unit)
         total -= sum(weights[place] for place in unit.places)
+        while first < len(units) and units[first].first <= unit.first and units[first].first not in protected:
+            first += 1
     choice.drop(gone, "budget")
     if not gone:
         return None, total
     newest = choice.items[gone[-1].first]
-    made = Boundary(
-        message_id=newest.id, seq=newest.seq, max_tokens=limits.max_tokens, remove_tokens=limits.remove_tokens
-    )
+    made = Boundary(message_id=newest.id, seq=newest.seq, max_tokens=limit, remove_tokens=limits.remove_tokens)
     return made, total
+
+
+def _filler(choice: _Choice, units: Sequence[Unit], first: int) -> float:
+    """Return the tokens of the human message that stands in where a prompt would begin with an answer."""
+    begins_well = first >= len(units) or choice.items[units[first].first].message.type == "human"
+    return 0.0 if begins_well else FILLER_TOKENS
