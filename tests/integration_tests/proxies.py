@@ -210,7 +210,7 @@ class TransactionPooler(Listener):
             first = front.next()
             if first[:1] == b"X":
                 return
-            server = self._idle.get(timeout=10)
+            server = self._idle.get(timeout=60)
             try:
                 self._transaction(front, server, first)
             except (OSError, ConnectionError):
