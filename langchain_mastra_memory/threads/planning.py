@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_mastra_memory.store.operations.checkpoints import NewBody
 from langchain_mastra_memory.threads.bodies import BodyWriter, is_order, space_of, take_apart
-from langchain_mastra_memory.threads.entries import Entry, Fresh, Hole, Loose, Part, Parts, Range, join_ranges
+from langchain_mastra_memory.threads.entries import GONE, Entry, Fresh, Hole, Loose, Part, Parts, Range, join_ranges
 from langchain_mastra_memory.threads.knowledge import Item, Knowledge, KnownList, item_of
 
 INLINE: Final = 256
@@ -212,12 +212,12 @@ def _stretch(tokens: Sequence[Token], index: int, space: str, n: int) -> int:
     return length
 
 
-def learn_numbers(planner: Planner, numbers: Sequence[tuple[str, int]]) -> None:
-    """Remember the numbers that the database gave to a plan's bodies."""
+def learn_numbers(planner: Planner, numbers: Sequence[tuple[str, int]], gone: frozenset[int] = frozenset()) -> None:
+    """Remember the numbers that the database gave to a plan's bodies, and those that it left empty."""
     found: dict[str, dict[int, tuple[str, bytes]]] = {}
-    for item, new, (space, n) in zip(planner.fresh, planner.bodies, numbers, strict=True):
+    for index, (item, new, (space, n)) in enumerate(zip(planner.fresh, planner.bodies, numbers, strict=True)):
         item.places[space] = n
-        found.setdefault(space, {})[n] = (new.form, new.body)
+        found.setdefault(space, {})[n] = (GONE, b"") if index in gone else (new.form, new.body)
     planner.known.add_bodies(found)
     planner.known.add_items(planner.fresh)
 

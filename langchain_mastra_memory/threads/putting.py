@@ -428,7 +428,7 @@ def _remember(  # noqa: PLR0917 - one call
         if known.state not in (step.state, result.state):
             return
         known.state = result.state
-        learn_numbers(planner, result.numbers)
+        learn_numbers(planner, result.numbers, result.gone)
         skeleton = step.operation.skeleton
         entries = {name: settle_entry(entry, result.numbers, result.stored) for name, entry in skeleton.entries.items()}
         for channel, planned in planner.lists.items():

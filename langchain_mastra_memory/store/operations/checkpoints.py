@@ -139,12 +139,14 @@ class Put:
         numbers: The space and number of each body of the plan.
         stored: The number of each value of the plan.
         place: Where it stands, if it is a root checkpoint.
+        gone: Which bodies of the plan were left empty, since their messages were deleted.
     """
 
     state: State
     numbers: tuple[tuple[str, int], ...]
     stored: tuple[int, ...] = ()
     place: Place | None = None
+    gone: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -39,6 +40,7 @@ from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
 from langchain_mastra_memory.store.sql.values import dump_json
 from langchain_mastra_memory.threads.entries import (
+    GONE,
     Skeleton,
     Write,
     dump_skeleton,
@@ -348,7 +350,10 @@ def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
             return archived
         outcome = archived
         place = Place(outcome.branch, outcome.head, min(base, outcome.head))
-    numbers, added = _number_bodies(tx, thread.key, op.bodies, numbers_before)
+    dead = outcome.dead if outcome is not None else frozenset()
+    gone = frozenset(index for index, body in enumerate(op.bodies) if body.id in dead) if dead else frozenset()
+    new = [replace(b, form=GONE, body=b"", unique=False) if i in gone else b for i, b in enumerate(op.bodies)]
+    numbers, added = _number_bodies(tx, thread.key, new, numbers_before)
     stored = _number_values(tx, thread.key, op.values)
     last: list[tuple[sa.ClauseElement, dict[str, Any]]] = [] if outcome is None else outcome.statements()
     last += [(_ADD_BODY, row) for row in added]
@@ -389,7 +394,7 @@ def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
     tx.run_all(last)
     if outcome is not None:
         outcome.tell(tx, thread, op.features)
-    return Put((thread.epoch, edits), tuple(numbers), tuple(stored), place)
+    return Put((thread.epoch, edits), tuple(numbers), tuple(stored), place, gone)
 
 
 def settle_skeleton(skeleton: Skeleton, numbers: Sequence[tuple[str, int]], stored: Sequence[int]) -> Skeleton:

@@ -62,6 +62,7 @@ class Archive:
         inserts: Rows that are still to be inserted, with the rest of the checkpoint.
         saved: What the features are to be told of then.
         edited: The same, for rows that were changed.
+        dead: Ids that were deleted from the thread: their bodies are not to come back either.
     """
 
     branch: int
@@ -73,6 +74,7 @@ class Archive:
     inserts: tuple[dict[str, Any], ...] = ()
     saved: tuple[WrittenRow, ...] = ()
     edited: tuple[WrittenRow, ...] = ()
+    dead: frozenset[str] = frozenset()
 
     def statements(self) -> list[tuple[sa.ClauseElement, dict[str, Any]]]:
         """Return what inserts the rows."""
@@ -279,7 +281,7 @@ def archive_messages(  # noqa: PLR0917 - one call
         _demote(work, base)
     if plan.accepted and not work.forked:
         _accept(work, base)
-    return _finish(work, unchanged)
+    return replace(_finish(work, unchanged), dead=frozenset(dead))
 
 
 def known_rows(thread_key: int, plan: ArchivePlan | None) -> tuple[sa.ClauseElement, dict[str, Any]] | None:

@@ -186,6 +186,21 @@ async def test_a_deleted_message_is_nowhere_in_the_database_file(memory_factory,
 
 
 @KINDS
+async def test_a_message_deleted_in_mid_run_is_in_no_later_state(make, kind):
+    def delete(state):
+        chat.memory.delete_messages([state["messages"][-2].id], thread_id="t")
+        return {}
+
+    chat = make(kind=kind, nodes=(("model", answer), ("delete", delete), ("again", answer)))
+    await chat.say("1")
+    if kind == "add_messages":
+        assert "1" not in await chat.shown()
+    assert "1" not in chat.archive()
+    fresh = Bot(chat.memory, kind=kind, saver=ThreadSaver(chat.memory))
+    assert "1" not in await fresh.shown()
+
+
+@KINDS
 async def test_a_cleared_thread_begins_anew_in_state_and_archive(make, kind):
     chat = make(kind=kind)
     await chat.say("1")
