@@ -536,7 +536,7 @@ def peer_speed(count: int, questions: Sequence[str], folder: Path) -> dict[str, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["quality", "tuning", "speed"])
+    parser.add_argument("what", nargs="?", default="speed", choices=["quality", "tuning", "speed"])
     parser.add_argument("--locomo", type=Path)
     parser.add_argument("--beam", type=Path)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])

@@ -76,7 +76,11 @@ if TYPE_CHECKING:
         summarize_conversation,
     )
     from langchain_mastra_memory.recall.options import (
+        HNSW,
         SemanticRecall,
+    )
+    from langchain_mastra_memory.recall.retriever import (
+        SemanticRecallRetriever,
     )
     from langchain_mastra_memory.store.base import (
         MemoryStore,
@@ -112,6 +116,7 @@ __all__ = [
     "ConfigurationError",
     "EmbeddingModelMismatchError",
     "Extractor",
+    "HNSW",
     "InvalidFilterError",
     "InvalidIdError",
     "InvalidQueryError",
@@ -137,6 +142,7 @@ __all__ = [
     "SQLMemoryStore",
     "SchemaVersionError",
     "SemanticRecall",
+    "SemanticRecallRetriever",
     "Speaker",
     "StoreClosedError",
     "StoreCorruptError",
@@ -169,6 +175,7 @@ _PLACES: Final = {
     "ConfigurationError": "errors",
     "EmbeddingModelMismatchError": "errors",
     "Extractor": "observation.extractors",
+    "HNSW": "recall.options",
     "InvalidFilterError": "errors",
     "InvalidIdError": "errors",
     "InvalidQueryError": "errors",
@@ -194,6 +201,7 @@ _PLACES: Final = {
     "SQLMemoryStore": "store.sql.engine",
     "SchemaVersionError": "errors",
     "SemanticRecall": "recall.options",
+    "SemanticRecallRetriever": "recall.retriever",
     "Speaker": "agents.speakers",
     "StoreClosedError": "errors",
     "StoreCorruptError": "errors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -39,7 +40,7 @@ from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow, find_t
 from langchain_mastra_memory.store.sql.positions import position_at
 from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, stored_message
-from langchain_mastra_memory.store.sql.schema import messages, threads
+from langchain_mastra_memory.store.sql.schema import branches, messages, threads
 from langchain_mastra_memory.store.sql.tables_index import models, outbox, recall_state, texts, vectors
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row
 from langchain_mastra_memory.store.sql.values import from_micros, load_json
@@ -71,6 +72,11 @@ _OWNED = sa.select(
 _OWNED_WITH_METADATA = sa.select(
     threads.c.key, threads.c.id, threads.c.texts, threads.c.edits, threads.c.branch, threads.c.head, threads.c.metadata
 ).where(threads.c.resource_id == sa.bindparam("owner"))
+_FORKED = (
+    sa.select(branches.c.thread, branches.c.path)
+    .join(threads, sa.and_(threads.c.key == branches.c.thread, threads.c.branch == branches.c.branch))
+    .where(any_of(branches.c.thread, "thread_keys"))
+)
 _COUNT = sa.select(sa.func.count()).select_from(texts).where(_of_threads)
 _PENDING = sa.select(sa.func.count()).select_from(texts).where(_of_threads, texts.c.chunks.is_(None))
 _TEXTS = sa.select(*_ENTRY).where(_of_threads).order_by(texts.c.key)
@@ -306,9 +312,16 @@ def _states(tx: Tx, op: ReadScope) -> tuple[list[ThreadState], tuple[int, Path] 
         rows = tx.all(_OWNED_WITH_METADATA if op.with_metadata else _OWNED, {"owner": scope.resource_id})
         if scope.present is not None and (scope.position is not None or scope.checkpoint_id is not None):
             present = find_thread(tx, scope.present)
+    forked = [row[0] for row in rows if row[4] != 0]
+    ancestors = {key: json.loads(path) for key, path in tx.all(_FORKED, {"thread_keys": forked})} if forked else {}
     states = [
         ThreadState(
-            key, thread_id, saves, edits, path_of(tx, key, branch, head), load_json(text) if op.with_metadata else None
+            key,
+            thread_id,
+            saves,
+            edits,
+            (*((int(b), min(int(cut), head)) for b, cut in ancestors.get(key, ())), (branch, head)),
+            load_json(text) if op.with_metadata else None,
         )
         for key, thread_id, saves, edits, branch, head, text in rows
     ]
