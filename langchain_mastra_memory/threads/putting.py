@@ -348,15 +348,12 @@ class Putting:
         memory = self._memory
         read_only = memory is not None and memory.options.read_only
         history = memory.options.message_history if memory is not None else None
-        last: object = history.last_messages if history is not None else None
-        if options is not None:
-            if options.off:
-                return True
-            if options.read_only is not None:
-                read_only = read_only or options.read_only
-            if options.given("last_messages"):
-                last = options.last_messages
-        return read_only or (last is not None and not last)
+        if options is not None and (options.off or options.read_only):
+            return True
+        if history is None:
+            last = options.last_messages if options is not None and options.given("last_messages") else None
+            return read_only or (last is not None and not last)
+        return read_only or history.limits(options).off
 
     # Writes
 

@@ -575,3 +575,19 @@ def test_a_summary_of_another_middleware_shortens_the_state_and_not_the_archive(
     assert archive(memory) == ["U1", "A1", "U2", "A2", "U3", "A3", "U4", "A4"]
     assert any("SUMMARY" in text for text in shown(model))
     assert "U1" not in shown(model)
+
+
+@pytest.mark.parametrize("options", [{"last_messages": 0}, {"last_messages": False}, {"max_tokens": 0}])
+@pytest.mark.parametrize("for_one_run", [True, False])
+def test_a_run_without_history_leaves_nothing_in_the_archive_of_a_checkpointed_thread(
+    memory_factory: Any, invoke: Invoke, options: dict[str, Any], for_one_run: bool
+) -> None:
+    memory = memory_factory("memory://", message_history=MessageHistory(**({} if for_one_run else options)))
+    model = ScriptedChatModel(["A1", "A2"])
+    agent = create_agent(model, middleware=[memory.middleware()], checkpointer=memory.checkpointer)
+    where = config(**options) if for_one_run else config()
+    for turn in ("U1", "U2"):
+        state = invoke(agent, ask(turn), where)
+    assert shown(model) == ["U2"]
+    assert archive(memory) == []
+    assert len(state["messages"]) == 4
