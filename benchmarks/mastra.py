@@ -141,9 +141,7 @@ def run_ours(folder: Path, sizes: list[int]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Threads and messages beside the real Mastra.")
-    parser.add_argument(
-        "--quick", action="store_true", help="smaller sizes than the targets are for"
-    )
+    parser.add_argument("--quick", action="store_true", help="smaller sizes than the targets are for")
     parser.add_argument("--folder", type=Path, help="where Mastra is installed, and kept for the next time")
     parser.add_argument("--json", type=Path, help="where to write the JSON; printed anyway")
     parser.add_argument("--rounds", type=int, default=2, help="how often both are run in turn")
