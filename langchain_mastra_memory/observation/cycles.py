@@ -556,8 +556,4 @@ async def _commit_reflected(engine: Engine, io: IO, cause: Cause, view: LogView,
 
 def generation_of(state: LogState) -> int:
     """Return how often the log was condensed."""
-    count, ids = 0, state.head.log[:1]
-    while ids and (row := state.rows.get(ids[0])) is not None and row.is_reflection:
-        count += 1
-        ids = row.inputs[:1]
-    return count
+    return max((row.generation for row in state.log), default=0)

@@ -74,6 +74,7 @@ class LogRow:
         model: The model that wrote it.
         origin: In a clone inside one resource: the row that it is a copy of.
         stale: A message that it was made from was edited or deleted since.
+        generation: How often what it says was condensed: 0 for an observation.
     """
 
     id: str
@@ -92,6 +93,7 @@ class LogRow:
     model: str | None = None
     origin: str | None = None
     stale: bool = False
+    generation: int = 0
 
     @property
     def is_reflection(self) -> bool:

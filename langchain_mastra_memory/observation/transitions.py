@@ -344,6 +344,7 @@ def reflection_of(rows: Sequence[LogRow], row: LogRow) -> LogRow:
         first_at=next((r.first_at for r in rows if r.first_at is not None), None),
         last_at=next((r.last_at for r in reversed(rows) if r.last_at is not None), None),
         stale=any(source.stale for source in rows),
+        generation=1 + max((source.generation for source in rows), default=0),
     )
 
 

@@ -292,6 +292,7 @@ def _load(tx: Tx, found: Sequence[Sequence[Any]]) -> dict[str, LogRow]:
             model=model,
             origin=origin,
             stale=bool(stale),
+            generation=int(said.get("generation") or 0),
         )
     return rows
 
@@ -316,6 +317,7 @@ def write_rows(tx: Tx, log_key: int, rows: Iterable[LogRow], terms: Mapping[str,
                         "response": row.hints.suggested_response,
                         "title": row.hints.thread_title,
                         "asked": row.hinted,
+                        "generation": row.generation,
                     }
                 ),
                 "extracted": dump_json(dict(row.extracted)),

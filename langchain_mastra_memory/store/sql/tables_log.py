@@ -31,7 +31,12 @@ log_rows = sa.Table(
     sa.Column("tokens", BigInt, nullable=False),
     sa.Column("message_tokens", BigInt, nullable=False),
     sa.Column("messages", BigInt, nullable=False),
-    sa.Column("hints", sa.Text, nullable=False, doc="JSON: current task, suggested response, title, whether asked for"),
+    sa.Column(
+        "hints",
+        sa.Text,
+        nullable=False,
+        doc="JSON: current task, suggested response, title, whether asked for; generation",
+    ),
     sa.Column("extracted", sa.Text, nullable=False, doc="JSON: values by slug"),
     sa.Column("first_at", BigInt),
     sa.Column("last_at", BigInt),
