@@ -76,6 +76,11 @@ _HAS_ROOT = (
     .where(checkpoints.c.thread == sa.bindparam("thread_key"), checkpoints.c.ns == ROOT)
     .limit(1)
 )
+_PLACE = sa.select(checkpoints.c.branch, checkpoints.c.head, checkpoints.c.base).where(
+    checkpoints.c.thread == sa.bindparam("thread_key"),
+    checkpoints.c.ns == sa.literal(ROOT),
+    checkpoints.c.id == sa.bindparam("checkpoint_id"),
+)
 _SETTLE = (
     sa.update(threads)
     .where(threads.c.key == sa.bindparam("thread_key"))
@@ -345,7 +350,12 @@ def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
     if root:
         start = Position(thread.branch, thread.head) if made else _start(tx, thread, op.start)
         base = start.head if op.base is None else op.base
-        archived = archive_messages(tx, thread, start, base, op.archive or ArchivePlan(), known)
+        plan = op.archive or ArchivePlan()
+        if tuple(start) != (thread.branch, thread.head):
+            again = tx.first(_PLACE, {"thread_key": thread.key, "checkpoint_id": op.id})
+            if again is not None:  # the same checkpoint once more: what it brings is there
+                start, base, plan = Position(again[0], again[1]), again[2], ArchivePlan()
+        archived = archive_messages(tx, thread, start, base, plan, known)
         if isinstance(archived, Need):
             return archived
         outcome = archived

@@ -316,6 +316,18 @@ def test_what_is_remembered_is_bounded(store):
     assert len(threads) <= 64
 
 
+def test_the_same_checkpoint_written_twice_is_archived_once(memory_factory):
+    memory = memory_factory("memory://")
+    saver = memory.checkpointer
+    first = put(saver, {"messages": [HumanMessage("1", id="h")]})
+    made = checkpoint({"messages": [HumanMessage("1", id="h"), AIMessage("2", id="a")]}, {"messages": 2})
+    for writer in (saver, saver, ThreadSaver(memory)):
+        at = writer.put(first, made, {"source": "loop", "step": 2, "parents": {}}, {"messages": 2})
+    assert [m.id for m in memory.recall(thread_id="t", per_page=False)] == ["h", "a"]
+    assert len(memory.list_branches("t")) == 1
+    assert len(values_of(saver, at)["messages"]) == 2
+
+
 # Owners
 
 
