@@ -535,7 +535,7 @@ def kill_run(
                 time.sleep(0.01)
             victim = alive.pop(rng.randrange(len(alive)))
             victim.send_signal(signal.SIGKILL)
-            victim.wait()
+            victim.communicate()  # which closes the pipe, too
             killed += 1
             alive.append(start())
             if killed % 5 == 0:
@@ -543,7 +543,7 @@ def kill_run(
     finally:
         for process in alive:
             process.kill()
-            process.wait()
+            process.communicate()
     for name in ("a", "b"):
         check(store.run(ReadLog(address=world.address(name), covered=True)))
     store.close()

@@ -21,7 +21,7 @@ class BulkInsert:
         names: The columns that every row gives.
 
     Example:
-        ```python
+        ```text
         _INSERT = BulkInsert(messages, "thread", "seq", "branch")
         _INSERT(tx, [{"thread": 1, "seq": 1, "branch": 0}])
         ```
