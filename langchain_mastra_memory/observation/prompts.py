@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from importlib import resources
 from string import Template
 from typing import Final
@@ -17,11 +16,19 @@ FIRMER_LEVELS: Final = 3
 """How often a reflector that did not shrink the log is asked more firmly."""
 
 
-@cache
+def _texts() -> dict[str, str]:
+    """Read the texts of this version, once, when the module is imported: never later, on an event loop."""
+    folder = resources.files("langchain_mastra_memory.observation") / "prompts"
+    end = f".v{VERSION}.txt"
+    return {f.name.removesuffix(end): f.read_text("utf-8").rstrip() for f in folder.iterdir() if f.name.endswith(end)}
+
+
+_TEXTS: Final = _texts()
+
+
 def text_of(name: str) -> str:
     """Return a text by its name, without the version."""
-    folder = resources.files("langchain_mastra_memory.observation") / "prompts"
-    return (folder / f"{name}.v{VERSION}.txt").read_text("utf-8").rstrip()
+    return _TEXTS[name]
 
 
 def _extractor_sections(asked: Sequence[tuple[str, str]]) -> str:
