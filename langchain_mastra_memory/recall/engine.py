@@ -208,8 +208,10 @@ class RecallEngine:
 
     async def _current(self, io: IO, search: Search, vector: Vector | None, deadline: _Deadline) -> Gathered:
         """Return the scope's index, current; waits a little for what was just saved."""
-        inside = vector is not None and self.outside is None
-        key = self._key(search, with_vectors=inside)
+        # A search by words uses the index that has vectors too, if there is one, rather than keeping a second.
+        with_vectors = self._key(search, with_vectors=True)
+        inside = self.outside is None and (vector is not None or with_vectors in self.scopes)
+        key = with_vectors if inside else self._key(search, with_vectors=False)
         dimension = len(vector) if vector is not None and inside else 0
         most = int(self.scopes.limit / (_WORDS_BYTES + 4 * dimension))
         waited = not search.writes or search.mode == "lexical"

@@ -81,6 +81,9 @@ class Scopes:
         """Return a scope's index, an empty one if it is not cached."""
         return self._cache.get(key) or Scope(ScopeIndex(self._weights))
 
+    def __contains__(self, key: Hashable) -> bool:
+        return self._cache.get(key) is not None
+
     def keep(self, key: Hashable, scope: Scope) -> None:
         """Keep a scope's index, as large as it is now."""
         self._cache.put(key, scope)

@@ -373,6 +373,18 @@ def test_the_cache_forgets_scopes_that_were_not_used(make: Make) -> None:
     assert 0 < memory.recall_engine.scopes.nbytes <= 50_000
 
 
+def test_both_kinds_of_search_share_one_cached_index(make: Make) -> None:
+    memory = make(top_k=10)
+    fill(memory)
+    by_words = best(memory, "word3 word9", mode="lexical")
+    best(memory, "word3 word9")
+    size = memory.recall_engine.scopes.nbytes
+    say(memory, "t0", "word3 word9 word9")
+    assert best(memory, "word3 word9", mode="lexical")[:10] == ["word3 word9 word9", *by_words][:10]
+    assert best(memory, "word3 word9")[0] == "word3 word9 word9"
+    assert memory.recall_engine.scopes.nbytes < size * 1.5
+
+
 def test_many_searches_at_once_agree(make: Make) -> None:
     memory = make(top_k=10)
     fill(memory)
