@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -30,8 +32,11 @@ T = TypeVar("T")
 CONNECT_SECONDS = 10
 """How long an answer of the server is waited for, unless `connect_args` says otherwise."""
 
-TRIES = 3
+TRIES = 5
 """How often a unit is run when the connection was lost or a deadlock was broken before its commit."""
+
+PAUSE = 0.02
+"""Seconds before the victim of a deadlock tries again, more each time: the other one is to get what it waited for."""
 
 
 class PostgreSQLBackend:
@@ -103,7 +108,10 @@ class PostgreSQLBackend:
             except psycopg.Error as error:
                 lost = self._undo(pooled, connection, error)
                 unsure = lost and committing and writes
-                if remaining and ((lost and not unsure) or error.sqlstate in RETRIED):
+                if remaining and lost and not unsure:
+                    continue
+                if remaining and error.sqlstate in RETRIED:
+                    time.sleep(random.uniform(0.5, 1.5) * PAUSE * (TRIES - remaining))
                     continue
                 mapped = map_postgresql(error, self.where)
                 if unsure:
@@ -136,7 +144,7 @@ class PostgreSQLBackend:
     def _run(self, operation: Operation[T]) -> T:
         handler = handler_of(operation)
         tried = ALONE.get(type(operation))
-        if tried is not None:
+        if tried is not None and not (self._set_each_time and operation.writes):
             result: T | None = self._unit(lambda tx: tried(tx, operation), writes=operation.writes, alone=True)
             if result is not None:
                 return result
