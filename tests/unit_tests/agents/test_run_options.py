@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_mastra_memory import Memory, MemoryContext, MemoryMiddleware, MessageHistory, RunOptions
+from langchain_mastra_memory import Memory, MemoryContext, MemoryMiddleware, MessageHistory, RunOptions, WorkingMemory
 from langchain_mastra_memory.agents.identity import identify
 from langchain_mastra_memory.agents.run_options import run_options
 from langchain_mastra_memory.errors import (
@@ -189,3 +191,74 @@ def test_run_options_are_checked_where_they_are_made() -> None:
 def test_run_options_know_what_was_given() -> None:
     assert RunOptions(last_messages=None).given("last_messages")
     assert not RunOptions().given("last_messages")
+
+
+NOTHING_KEPT = ({"off": True}, {"read_only": True}, {"last_messages": 0})
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize(
+    ("saver", "durability"), [("ours", "sync"), ("ours", "async"), ("ours", "exit"), ("langgraph", "sync")]
+)
+@pytest.mark.parametrize("where", ["configurable", "context"])
+@pytest.mark.parametrize("switch", NOTHING_KEPT, ids=lambda switch: next(iter(switch)))
+def test_a_run_of_which_nothing_is_kept_costs_neither_neighbour_a_message(
+    switch: dict[str, Any], where: str, saver: str, durability: Any, crashes: bool
+) -> None:
+    def answer(messages: list[Any]) -> str:
+        if crashes and "unkept" in messages[-1].text:
+            raise RuntimeError("no model")
+        return f"re: {messages[-1].text}"
+
+    with Memory("memory://") as memory:
+        agent = create_agent(
+            ScriptedChatModel(answer),
+            middleware=[memory.middleware()],
+            checkpointer=memory.checkpointer if saver == "ours" else InMemorySaver(),
+            context_schema=MemoryContext,
+        )
+
+        def run(text: str, options: dict[str, Any] | None = None) -> None:
+            context = MemoryContext(resource_id="r", memory=options if where == "context" else None)
+            given = {"memory": options} if options and where == "configurable" else {}
+            try:
+                agent.invoke(ask(text), config(**given), context=context, durability=durability)
+            except RuntimeError:
+                assert "unkept" in text
+
+        for text in ("unkept 1", "U1", "unkept 2", "unkept 3", "U2", "U3"):
+            run(text, switch if "unkept" in text else None)
+        kept = [stored.message.text for stored in memory.recall(thread_id="t", per_page=False)]
+    assert [text for text in kept if "unkept" not in text] == ["U1", "re: U1", "U2", "re: U2", "U3", "re: U3"]
+    assert not [text for text in kept if "unkept" in text]
+
+
+@pytest.mark.parametrize("heavy", ["tools", "page", "system", "context", "call"])
+def test_everything_in_the_prompt_counts_against_the_budget(heavy: str) -> None:
+    @tool(description="A tool. " + "word " * (400 if heavy == "tools" else 1))
+    def helper(city: str) -> str:
+        return city
+
+    words = "word " * 400
+    with Memory(
+        "memory://",
+        message_history=MessageHistory(max_tokens=900),
+        working_memory=WorkingMemory(template="# About", agent_managed=False),
+    ) as memory:
+        talk = [("user" if number % 2 == 0 else "assistant", f"message {number}") for number in range(40)]
+        memory.save_messages(talk, thread_id="t", resource_id="r")
+        if heavy == "page":
+            memory.update_working_memory(words, resource_id="r")
+        options: dict[str, Any] = {"read_only": True}
+        if heavy == "call":
+            options["system"] = words
+        if heavy == "context":
+            options["context_messages"] = [("user", words)]
+        model = ScriptedChatModel(["A1"])
+        system = words if heavy == "system" else "SYSTEM"
+        agent = create_agent(model, [helper], middleware=[memory.middleware()], system_prompt=system)
+        agent.invoke(ask("now"), config(memory=options))
+        whole = memory.token_counter.count_messages(model.last_call.messages)
+        whole += memory.token_counter.count_tools([helper, *memory.tools()])
+        assert whole <= 900
+        assert len([message for message in model.last_call.messages if "message" in message.text]) < 40
