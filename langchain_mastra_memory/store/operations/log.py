@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_mastra_memory.observation.log import Head, LogRow, LogState, MessageFact, Path, Span
-from langchain_mastra_memory.observation.transitions import Observed
+from langchain_mastra_memory.observation.transitions import Observed, Refused
 from langchain_mastra_memory.store.base import Group, Operation
 
 LogScope = Literal["thread", "resource"]
@@ -189,7 +189,7 @@ class OpenLog(Operation[str]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitLog(Operation["bool | Refused"]):
+class CommitLog(Operation[bool | Refused]):
     """Write a head, if the newest one is still what was read and a result's messages are what its model was given.
 
     Attributes:
