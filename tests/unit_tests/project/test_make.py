@@ -93,7 +93,7 @@ def test_every_extra_and_group_of_the_makefile_exists():
     extras = re.search(r"^EXTRAS := (.*)$", makefile, re.MULTILINE)
     assert extras
     assert set(extras[1].split(",")) == set(project["project"]["optional-dependencies"])
-    assert set(re.findall(r"--group (\w+)", makefile)) <= set(project["dependency-groups"])
+    assert set(re.findall(r"--group ([\w-]+)", makefile)) <= set(project["dependency-groups"])
 
 
 def test_ci_runs_the_readme_s_test_command_in_an_environment_of_its_own():
