@@ -7,7 +7,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 py
 UV := $(shell command -v uv 2>/dev/null)
 WORKERS ?= 2
 ARGS ?=
-BENCH ?= import_time checkpoints context mastra observation_fuzz
+BENCH ?= import_time checkpoints context mastra observation observation_fuzz
 
 BIN := $(VENV)/bin
 EXTRAS := postgres,local,encryption,inspector,notebooks
