@@ -78,7 +78,9 @@ class RecallProvider(FeatureProvider):
         kept = within_budget(hits, options.max_tokens, run.thread_id)
         same = tuple(stored for stored in kept if stored.thread_id == run.thread_id)
         other = [stored for stored in kept if stored.thread_id != run.thread_id]
-        layer = Layer(name="recalled", text=as_text(other), guide=_GUIDE) if other else None
+        # In the cached layout the system text must not depend on what a turn has found.
+        guided = bool(other) or self._memory.options.layout == "cached"
+        layer = Layer(name="recalled", text=as_text(other) if other else "", guide=_GUIDE) if guided else None
         return Contribution(recalled_same=same, recalled_other=layer)
 
     async def finish(self, io: IO, run: RunFacts, outcome: Outcome) -> None:
