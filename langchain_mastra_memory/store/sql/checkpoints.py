@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -28,6 +28,7 @@ from langchain_mastra_memory.store.sql.checkpoints_archive import (
     KnownRow,
     Position,
     archive_messages,
+    key_of_thread,
     known_rows,
 )
 from langchain_mastra_memory.store.sql.lines import make_thread
@@ -129,11 +130,11 @@ _SAME_IDS = sa.select(bodies.c.space, bodies.c.n, bodies.c.id, bodies.c.form, bo
 )
 _LAST_NUMBERS = (
     sa.select(bodies.c.space, sa.func.max(bodies.c.n))
-    .where(bodies.c.thread == sa.bindparam("thread_key"), any_of(bodies.c.space, "spaces"))
+    .where(bodies.c.thread == key_of_thread(), any_of(bodies.c.space, "spaces"))
     .group_by(bodies.c.space)
 )
 _LAST_NUMBER = sa.select(sa.bindparam("space", type_=sa.Text), sa.func.max(bodies.c.n)).where(
-    bodies.c.thread == sa.bindparam("thread_key"), bodies.c.space == sa.bindparam("space")
+    bodies.c.thread == key_of_thread(), bodies.c.space == sa.bindparam("space")
 )
 _ADD_BODY = insert_row(bodies, "thread", "space", "n", "id", "form", "body")
 _LAST_VALUE = sa.select(sa.func.max(values.c.n)).where(values.c.thread == sa.bindparam("thread_key"))
@@ -169,13 +170,15 @@ def stored_ns(ns: str) -> str:
     return f"/{ns}"
 
 
-def lock_for_checkpoint(tx: Tx, address: Address, new_thread: NewThread, features: Features) -> tuple[ThreadRow, bool]:
-    """Lock the thread's row, making the thread if it is missing; tell whether it was made.
+def own_thread(
+    tx: Tx, rows: Sequence[tuple[Any, ...]], address: Address, new_thread: NewThread, features: Features
+) -> tuple[ThreadRow, bool]:
+    """Return the locked row of a thread, making the thread if there was none; tell whether it was made.
 
     Raises:
         ThreadNotFoundError: It is the root namespace, and another resource owns the thread.
     """
-    row = tx.first(_LOCK, {"thread_id": address.thread_id})
+    row = rows[0] if rows else None
     if row is None:
         owner = address.resource_id if not address.ns else None
         title = new_thread.title or None
@@ -205,14 +208,14 @@ def state_of(thread: ThreadRow) -> State:
     return thread.epoch, thread.edits
 
 
-def _last_numbers(thread_key: int, new: Sequence[NewBody]) -> tuple[sa.ClauseElement, dict[str, Any]] | None:
+def _last_numbers(thread_id: str, new: Sequence[NewBody]) -> tuple[sa.ClauseElement, dict[str, Any]] | None:
     """Return what finds the last number of each space that is written to."""
     spaces = list({body.space for body in new})
     if not spaces:
         return None
     if len(spaces) == 1:
-        return _LAST_NUMBER, {"thread_key": thread_key, "space": spaces[0]}
-    return _LAST_NUMBERS, {"thread_key": thread_key, "spaces": spaces}
+        return _LAST_NUMBER, {"thread_id": thread_id, "space": spaces[0]}
+    return _LAST_NUMBERS, {"thread_id": thread_id, "spaces": spaces}
 
 
 def _number_bodies(
@@ -287,7 +290,6 @@ def _start(tx: Tx, thread: ThreadRow, given: Place | None) -> Position:
     return Position(0, 0)
 
 
-@tries_alone(PutCheckpoint)
 def put_alone(tx: Tx, op: PutCheckpoint) -> Put | None:
     """Write a checkpoint that brings nothing else, in one statement, if the thread stands where its parent stands."""
     root = not op.address.ns
@@ -323,28 +325,54 @@ def _is_archiving(plan: ArchivePlan | None) -> bool:
     return plan is not None and bool(plan.messages or plan.removed or plan.accepted or plan.demote)
 
 
-def _look_up(
-    tx: Tx, thread_key: int, plan: ArchivePlan | None, new: Sequence[NewBody]
-) -> tuple[list[KnownRow], dict[str, int]]:
-    """Return the rows of a plan's ids, and the last number of each space that is written to."""
-    questions = [known_rows(thread_key, plan), _last_numbers(thread_key, new)]
-    answers = iter(tx.all_of([question for question in questions if question is not None]))
-    known = [KnownRow._make(row) for row in next(answers)] if questions[0] is not None else []
-    last = {space: n for space, n in next(answers) if n is not None} if questions[1] is not None else {}
-    return known, last
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a put looks up first: the locked row, the rows of the plan's ids, the last number of each space."""
+
+    thread: ThreadRow
+    made: bool
+    known: list[KnownRow]
+    last: dict[str, int]
+
+
+def _look_up(tx: Tx, op: PutCheckpoint | PutWrites, plan: ArchivePlan | None, *, begin: bool = False) -> _Found:
+    """Lock the thread's row, making it if it is missing, and look up what a put needs; in one trip where it is there.
+
+    Each question sees what is committed when it is asked, and the row is locked by then.
+    """
+    thread_id = op.address.thread_id
+    questions = [known_rows(thread_id, plan), _last_numbers(thread_id, op.bodies)]
+    lock = (_LOCK, {"thread_id": thread_id})
+    rows, *answers = tx.all_of([lock, *(question for question in questions if question is not None)], begin=begin)
+    thread, made = own_thread(tx, rows, op.address, op.new_thread, op.features)
+    if not rows:  # nobody could have locked it: ask again
+        answers = tx.all_of([question for question in questions if question is not None])
+    left = iter(answers)
+    known = [KnownRow._make(row) for row in next(left)] if questions[0] is not None else []
+    last = {space: n for space, n in next(left) if n is not None} if questions[1] is not None else {}
+    return _Found(thread, made, known, last)
+
+
+@tries_alone(PutCheckpoint)
+def put_at_server(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need | None:
+    """Write a checkpoint in one statement, or in a transaction that begins with the look-up."""
+    alone = put_alone(tx, op)
+    return _put(tx, op, begin=True) if alone is None else alone
 
 
 @handles(PutCheckpoint)
 def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
     """Write a checkpoint; see `PutCheckpoint`."""
     alone = put_alone(tx, op) if tx.dialect == "sqlite" else None
-    if alone is not None:
-        return alone
-    thread, made = lock_for_checkpoint(tx, op.address, op.new_thread, op.features)
+    return _put(tx, op) if alone is None else alone
+
+
+def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Need:
+    root = not op.address.ns
+    found = _look_up(tx, op, op.archive if root else None, begin=begin)
+    thread, made = found.thread, found.made
     if op.known is not None and op.known != state_of(thread):
         return Stale(None if made else state_of(thread))
-    root = not op.address.ns
-    known, numbers_before = _look_up(tx, thread.key, op.archive if root else None, op.bodies)
     outcome: Archive | None = None
     place: Place | None = None
     if root:
@@ -355,7 +383,7 @@ def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
             again = tx.first(_PLACE, {"thread_key": thread.key, "checkpoint_id": op.id})
             if again is not None:  # the same checkpoint once more: what it brings is there
                 start, base, plan = Position(again[0], again[1]), again[2], ArchivePlan()
-        archived = archive_messages(tx, thread, start, base, plan, known)
+        archived = archive_messages(tx, thread, start, base, plan, found.known)
         if isinstance(archived, Need):
             return archived
         outcome = archived
@@ -363,7 +391,7 @@ def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
     dead = outcome.dead if outcome is not None else frozenset()
     gone = frozenset(index for index, body in enumerate(op.bodies) if body.id in dead) if dead else frozenset()
     new = [replace(b, form=GONE, body=b"", unique=False) if i in gone else b for i, b in enumerate(op.bodies)]
-    numbers, added = _number_bodies(tx, thread.key, new, numbers_before)
+    numbers, added = _number_bodies(tx, thread.key, new, found.last)
     stored = _number_values(tx, thread.key, op.values)
     last: list[tuple[sa.ClauseElement, dict[str, Any]]] = [] if outcome is None else outcome.statements()
     last += [(_ADD_BODY, row) for row in added]
@@ -444,11 +472,11 @@ def put_writes(tx: Tx, op: PutWrites) -> Put | Stale:
     alone = put_writes_alone(tx, op) if tx.dialect == "sqlite" else None
     if alone is not None:
         return alone
-    thread, made = lock_for_checkpoint(tx, op.address, op.new_thread, op.features)
+    found = _look_up(tx, op, None)
+    thread = found.thread
     if op.known is not None and op.known != state_of(thread):
-        return Stale(None if made else state_of(thread))
-    _, numbers_before = _look_up(tx, thread.key, None, op.bodies)
-    numbers, added = _number_bodies(tx, thread.key, op.bodies, numbers_before)
+        return Stale(None if found.made else state_of(thread))
+    numbers, added = _number_bodies(tx, thread.key, op.bodies, found.last)
     tx.run_all([(_ADD_BODY, row) for row in added])
     new = [Write(w.index, w.channel, settle_entry(w.entry, numbers)) for w in op.task_writes]
     key = {

@@ -27,7 +27,7 @@ from langchain_mastra_memory.store.sql.cascade import (
 from langchain_mastra_memory.store.sql.lines import Content, change_message, open_branch
 from langchain_mastra_memory.store.sql.locking import ThreadRow
 from langchain_mastra_memory.store.sql.rows import message_of
-from langchain_mastra_memory.store.sql.schema import branches, messages, tombstones
+from langchain_mastra_memory.store.sql.schema import branches, messages, threads, tombstones
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row
 from langchain_mastra_memory.store.sql.values import load_json
@@ -120,13 +120,17 @@ _ROW = (
 _in_thread = messages.c.thread == sa.bindparam("thread_key")
 
 
+def key_of_thread() -> sa.ScalarSelect[int]:
+    """Return the key of the thread that is named: so that a statement need not wait for another one's answer."""
+    return sa.select(threads.c.key).where(threads.c.id == sa.bindparam("thread_id")).scalar_subquery()
+
+
 def _known(rows: sa.ColumnElement[bool], graves: sa.ColumnElement[bool]) -> sa.CompoundSelect[Any]:
     """Return the rows of some ids, and a row of seq -1 for each of them that was deleted."""
     nothing = (sa.literal(0), sa.literal(0), sa.literal(0), sa.literal(0))
     blank = sa.cast(sa.null(), sa.Text)
-    of_thread = tombstones.c.thread == sa.bindparam("thread_key")
     return sa.union_all(
-        sa.select(*_ROW).where(_in_thread, rows),
+        sa.select(*_ROW).where(messages.c.thread == key_of_thread(), rows),
         sa.select(
             sa.literal(-1),
             sa.literal(0),
@@ -135,7 +139,7 @@ def _known(rows: sa.ColumnElement[bool], graves: sa.ColumnElement[bool]) -> sa.C
             sa.cast(sa.null(), sa.LargeBinary),
             blank,
             *nothing,
-        ).where(of_thread, graves),
+        ).where(tombstones.c.thread == key_of_thread(), graves),
     )
 
 
@@ -284,14 +288,14 @@ def archive_messages(  # noqa: PLR0917 - one call
     return replace(_finish(work, unchanged), dead=frozenset(dead))
 
 
-def known_rows(thread_key: int, plan: ArchivePlan | None) -> tuple[sa.ClauseElement, dict[str, Any]] | None:
+def known_rows(thread_id: str, plan: ArchivePlan | None) -> tuple[sa.ClauseElement, dict[str, Any]] | None:
     """Return what finds the rows and tombstones of a plan's ids; None if it has none."""
     if plan is None or not (plan.messages or plan.removed):
         return None
     ids = [*(m.id for m in plan.messages), *plan.removed]
     if len(ids) == 1:
-        return _KNOWN_ONE, {"thread_key": thread_key, "message_id": ids[0]}
-    return _KNOWN, {"thread_key": thread_key, "ids": ids}
+        return _KNOWN_ONE, {"thread_id": thread_id, "message_id": ids[0]}
+    return _KNOWN, {"thread_id": thread_id, "ids": ids}
 
 
 def _continues(work: _Work) -> bool:

@@ -25,7 +25,7 @@ from langchain_mastra_memory.store.sql.tx import Statements, Tx
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
-    from sqlalchemy.pool import PoolProxiedConnection
+    from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 T = TypeVar("T")
 
@@ -61,6 +61,8 @@ class PostgreSQLBackend:
         self._set_each_time = not prepared_statements
         settings: dict[str, Any] = {"pool_size": 10, "max_overflow": 0, **options}
         self._engine = sa.create_engine(url, connect_args=arguments, **settings)
+        self._generation = 0
+        sa.event.listen(self._engine, "connect", self._note_generation)
         if prepared_statements:
             sa.event.listen(self._engine, "connect", _setter(f"SET lock_timeout = {int(busy_timeout * 1000)}"))
         self._statements = Statements(self._engine.dialect)
@@ -85,7 +87,7 @@ class PostgreSQLBackend:
         for remaining in reversed(range(TRIES)):
             committing = False
             try:
-                pooled = self._engine.raw_connection()
+                pooled = self._checkout()
             except PoolTimeoutError as error:
                 raise StoreLockedError(f"{StoreLockedError.__doc__} [{self.where}: no free connection]") from error
             except DBAPIError as error:
@@ -133,8 +135,20 @@ class PostgreSQLBackend:
         if not connection.closed and not connection.broken:
             return False
         pooled.invalidate(error)
-        self._engine.dispose()  # its sisters are as dead
+        self._generation += 1  # its sisters are as dead
         return True
+
+    def _checkout(self) -> PoolProxiedConnection:
+        """Return a connection that was made after the last one was lost; older ones are closed as they are met."""
+        while True:
+            pooled = self._engine.raw_connection()
+            if pooled.info.get("generation") == self._generation:
+                return pooled
+            pooled.invalidate()
+            pooled.close()
+
+    def _note_generation(self, _connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["generation"] = self._generation
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in the calling thread."""

@@ -18,13 +18,14 @@ HANDLERS: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
 
 
 ALONE: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
-"""For some operations, a body of at most one statement that is tried first; None means that it did not do."""
+"""For some operations, a body that is tried first on a server; None means that it did nothing."""
 
 
 def tries_alone(operation: type[Op]) -> Callable[[Callable[[Tx, Op], T | None]], Callable[[Tx, Op], T | None]]:
-    """Register a body that needs no transaction: one statement, which may be sent twice, or None and nothing done.
+    """Register a body for where each statement is a trip to a server: it saves those that begin and end a transaction.
 
-    Where each statement is a trip to a server, that saves the trips for the beginning and the end of a transaction.
+    It runs outside of one. It may do its work in one statement, which may be sent twice; or begin a transaction itself,
+    `Tx.all_of(..., begin=True)`, and do everything; or do nothing and return None.
     """
 
     def register(function: Callable[[Tx, Op], T | None]) -> Callable[[Tx, Op], T | None]:

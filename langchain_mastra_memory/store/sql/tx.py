@@ -238,7 +238,7 @@ class Tx:
             self._execute(statement, params, keep=True)
 
     @contextmanager
-    def _together(self, work: Sequence[tuple[sa.ClauseElement, Params]]) -> Iterator[Any]:
+    def _together(self, work: Sequence[tuple[sa.ClauseElement, Params]], before: str = "") -> Iterator[Any]:
         """Send statements as one text, with the values written in by the driver.
 
         The driver's pipeline would keep the prepared statements, but waits for ever when the connection is lost.
@@ -248,14 +248,21 @@ class Tx:
         with psycopg.ClientCursor(self._cursor.connection) as cursor:
             prepared = [(self._statements[statement], params) for statement, params in work]
             texts = [cursor.mogrify(p.sql, self._bind(p, params)) for p, params in prepared]
-            cursor.execute(";".join(texts))
+            cursor.execute(before + ";".join(texts))
             yield cursor
 
-    def all_of(self, work: Sequence[tuple[sa.ClauseElement, Params]]) -> list[list[Row]]:
-        """Run statements that do not need each other and return the rows of each; in one trip, to PostgreSQL."""
-        if self.dialect != "postgresql" or len(work) < 2:
+    def all_of(self, work: Sequence[tuple[sa.ClauseElement, Params]], *, begin: bool = False) -> list[list[Row]]:
+        """Run statements that do not need each other and return the rows of each; in one trip, to PostgreSQL.
+
+        Args:
+            work: The statements with their parameters.
+            begin: Whether a transaction begins with them, where there is none yet: see `registry.tries_alone`.
+        """
+        if self.dialect != "postgresql" or (len(work) < 2 and not begin):
             return [self.all(statement, params) for statement, params in work]
-        with self._together(work) as cursor:
+        with self._together(work, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;" if begin else "") as cursor:
+            if begin:
+                cursor.nextset()
             results = [_decode(cursor.fetchall())]
             while cursor.nextset():
                 results.append(_decode(cursor.fetchall()))
