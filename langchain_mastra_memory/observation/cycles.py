@@ -174,7 +174,7 @@ async def observe(
             )
         except Exception as error:  # noqa: BLE001 - whatever a model, a hook or a parser raises: nothing was changed
             outcome.error = error
-        view = await engine.view(io, cause.address)
+        view = await engine.view_or_new(io, cause.address)
         if outcome.error is not None or outcome.dropped:
             break
     return outcome, view

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_mastra_memory.context.provider import no_writer
+from langchain_mastra_memory.errors import ThreadNotFoundError
 from langchain_mastra_memory.ids import new_id
 from langchain_mastra_memory.observation.hooks import HookContext, Lifecycle, ObservationHooks, Trigger, call
-from langchain_mastra_memory.observation.log import Head, LogRow, MessageFact
+from langchain_mastra_memory.observation.log import START, Head, LogRow, LogState, MessageFact, Path
 from langchain_mastra_memory.observation.options import ObservationalMemory
 from langchain_mastra_memory.observation.transitions import Observed, Refused
 from langchain_mastra_memory.store.operations.log import (
@@ -19,6 +20,7 @@ from langchain_mastra_memory.store.operations.log import (
     ClaimLog,
     CommitLog,
     LogAddress,
+    LogThread,
     LogView,
     OpenLog,
     ReadLog,
@@ -41,6 +43,8 @@ BACK_OFF: Final = 30.0
 """Seconds without attempts after a second failure in a row; doubled by each further one."""
 LONGEST_BACK_OFF: Final = 600.0
 REMEMBERED: Final = 1000
+UNMADE: Final = -1
+"""The key of a thread that is not made yet: nothing is ever committed under it."""
 
 Judge = Callable[[LogView], "Head | Refused | None"]
 
@@ -131,6 +135,19 @@ class Engine:
     async def view(self, io: IO, address: LogAddress) -> LogView:
         """Read a log with the raw messages behind it."""
         return await io.run(ReadLog(address=address))
+
+    async def view_or_new(self, io: IO, address: LogAddress) -> LogView:
+        """Read a log, or return an empty one for a thread that will be made when its first turn is saved."""
+        try:
+            return await self.view(io, address)
+        except ThreadNotFoundError:
+            thread_id = address.thread_id or ""
+            path = Path(UNMADE, ((0, START),))
+            thread = LogThread(key=UNMADE, id=thread_id, title=None, metadata={}, path=path, raw=())
+            state = LogState(head=Head(epoch="", version=0), rows={}, paths={UNMADE: path})
+            return LogView(
+                state=state, threads={UNMADE: thread}, current=UNMADE, resource_id=address.resource_id, opened=True
+            )
 
     async def opened(self, io: IO, address: LogAddress, view: LogView) -> LogView:
         """Return the view of a log that is surely there, so that it has an epoch."""

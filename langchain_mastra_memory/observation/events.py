@@ -19,7 +19,6 @@ EventPhase = Literal[
     "activation",
     "title",
     "temporal_gap",
-    "trimmed",
 ]
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from langchain_mastra_memory.context.provider import FeatureProvider, Outcome, R
 from langchain_mastra_memory.context.tags import message_line, wrapped
 from langchain_mastra_memory.errors import ConfigurationError, ThreadNotFoundError
 from langchain_mastra_memory.observation import cycles, markers
-from langchain_mastra_memory.observation.engine import Engine
+from langchain_mastra_memory.observation.engine import UNMADE, Engine
 from langchain_mastra_memory.observation.events import emit
 from langchain_mastra_memory.observation.log import LogState, Span
 from langchain_mastra_memory.observation.render import Edges, context_layers, continuation_layer, latest_hints, obscured
@@ -81,8 +81,6 @@ class ObservationProvider(FeatureProvider):
     async def each_call(self, io: IO, run: RunFacts, begun: Contribution) -> Contribution:
         """Observe what is due and return what is shown in place of what was observed."""
         turn = await before_call(self.engine, io, run)
-        if turn.view is None:
-            return begun
         return replace(await self.shown(io, run, turn), signals=(*self._old_markers(turn, begun), *begun.signals))
 
     async def finish(self, io: IO, run: RunFacts, outcome: Outcome) -> None:
@@ -97,8 +95,6 @@ class ObservationProvider(FeatureProvider):
     async def shown(self, io: IO, run: RunFacts, turn: Turn) -> Contribution:
         """Return the layers of a turn and what they stand for."""
         view, state = turn.view, turn.state
-        if view is None or state is None:
-            return Contribution(uncapped=True)
         options = self.options
         hints = latest_hints(state, options.observation.continuation_hints, options.reflection.continuation_hints)
         names = cycles.names_of(self.engine, view)
@@ -126,7 +122,7 @@ class ObservationProvider(FeatureProvider):
         )
 
     async def _edges(self, io: IO, view: LogView, state: LogState) -> Edges | None:
-        if not any(row.text for row in state.log):
+        if view.current == UNMADE or not any(row.text for row in state.log):
             return None
         groups = await io.run(
             ListGroups(
@@ -190,7 +186,7 @@ class ObservationProvider(FeatureProvider):
         return made
 
     def _old_markers(self, turn: Turn, begun: Contribution) -> Sequence[Signal]:
-        if turn.view is None or not self.options.temporal_markers:
+        if not self.options.temporal_markers:
             return ()
         new = {signal.before for signal in begun.signals}
         return [

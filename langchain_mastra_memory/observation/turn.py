@@ -45,20 +45,20 @@ class Turn:
     """A model call as observational memory sees it.
 
     Attributes:
-        view: The log and the raw messages; None for a thread that is not there yet.
+        view: The log and the raw messages; empty for a thread that is not there yet.
         local: Rows about the running turn that is not archived yet.
         covered: Ids of the run's messages that are covered.
     """
 
-    view: LogView | None
+    view: LogView
     local: tuple[LocalRow, ...] = ()
     covered: frozenset[str] = frozenset()
 
     @property
-    def state(self) -> LogState | None:
+    def state(self) -> LogState:
         """The log, with the local rows at its end."""
-        if self.view is None or not self.local:
-            return None if self.view is None else self.view.state
+        if not self.local:
+            return self.view.state
         rows = [local.row for local in self.local]
         state = self.view.state.with_rows(rows)
         return replace(state, head=replace(state.head, log=(*state.head.log, *(row.id for row in rows))))
@@ -130,7 +130,9 @@ def _see(engine: Engine, view: LogView, run: RunFacts, local: Sequence[LocalRow]
             break
     own.reverse()
     facts = [fact for fact in (*raw, *(fact_of(engine, item) for item in own)) if fact.id not in held]
-    return _Seen(facts=tuple(facts), unsaved={item.id: item.message for item in own}, covered=frozenset(held))
+    # Archived since the turn began, and in the log already: a raw graph archives its turn step by step.
+    late = {item.id for item in own_items(run.items) if view.located.get(item.id, cursor + 1) <= cursor}
+    return _Seen(facts=tuple(facts), unsaved={item.id: item.message for item in own}, covered=frozenset(held | late))
 
 
 def _tail(view: LogView, seen: _Seen) -> Tail:
@@ -152,10 +154,7 @@ async def before_call(engine: Engine, io: IO, run: RunFacts) -> Turn:
     """Activate, observe and reflect as the rule says, start background work, and return what is to be shown."""
     await ready(engine.memory.token_counter, io)
     cause = cause_of(engine, run)
-    try:
-        view = await engine.view(io, cause.address)
-    except ThreadNotFoundError:
-        return Turn(view=None)
+    view = await engine.view_or_new(io, cause.address)
     question = (run.question.id if run.question is not None else None) or ""
     engine.note_question(run.thread_id, question)
     asked, local = engine.local_rows(run.thread_id)

@@ -115,6 +115,62 @@ def test_the_node_takes_other_keys_and_refuses_one_for_both(memory_factory):
         ObservationNode(memory_factory("memory://"))
 
 
+def test_a_tool_loop_in_a_raw_graph_stays_inside_the_budget_and_keeps_its_question(memory_factory):
+    memory, steps = memory_with(memory_factory), iter(range(1, 1000))
+
+    def answer(_messages):
+        step = next(steps)
+        call = {"name": "look", "args": {}, "id": f"c{step}"}
+        return AIMessage("calling " * 10, tool_calls=[call]) if step < 30 else AIMessage("done")
+
+    model = ScriptedChatModel(answer)
+
+    def look(state):
+        call = state["messages"][-1].tool_calls[0]
+        return {"messages": [ToolMessage("result " * 30, tool_call_id=call["id"], name="look")]}
+
+    graph = graph_of(memory, model)
+    graph.add_node("look", look)
+    graph.add_conditional_edges("model", lambda state: "look" if state["messages"][-1].tool_calls else "__end__")
+    graph.add_edge("look", "observe")
+    app = graph.compile(checkpointer=memory.checkpointer)
+    app.invoke({"messages": [HumanMessage("U1 " + "alpha " * 39)]}, {**CONFIG, "recursion_limit": 200})
+    for call in model.calls:
+        assert sum(len(m.text.split()) + 5 for m in call.conversation) < 600
+        labels = [m.text.split()[0] for m in call.conversation if m.type == "human"]
+        assert labels[-1] == "U1"
+        asked = [c["id"] for m in call.conversation if isinstance(m, AIMessage) for c in m.tool_calls]
+        assert asked == [m.tool_call_id for m in call.conversation if m.type == "tool"]
+    assert "obs2" in model.last_call.system
+
+
+def test_the_first_turn_of_a_thread_without_a_checkpointer_is_observed_in_its_loop_too(memory_factory):
+    from langchain_core.tools import tool
+
+    from langchain_mastra_memory.testing.models import tool_call
+
+    @tool
+    def look(place: str) -> str:
+        """Look somewhere."""
+        return "result " * 30
+
+    steps = iter(range(1, 1000))
+
+    def answer(_messages):
+        step = next(steps)
+        return tool_call("look", {"place": "x"}, id=f"c{step}", text="calling " * 5) if step < 20 else "done"
+
+    memory, model = memory_with(memory_factory), ScriptedChatModel(answer)
+    agent = create_agent(model, [look], middleware=[memory.middleware()])
+    agent.invoke({"messages": [HumanMessage("U1 " + "alpha " * 39)]}, {**CONFIG, "recursion_limit": 200})
+    assert max(sum(len(m.text.split()) + 5 for m in call.conversation) for call in model.calls) < 600
+    assert all(any(m.text.startswith("U1") for m in call.conversation) for call in model.calls)
+    assert len(memory.get_observations(thread_id="t").groups) >= 1
+    agent.invoke({"messages": [HumanMessage("U2")]}, CONFIG)
+    assert model.last_call.conversation[-1].text == "U2"
+    assert "obs1" in model.last_call.system
+
+
 # hooks
 
 
