@@ -162,7 +162,13 @@ _of_run = (
     messages.c.seq > sa.bindparam("base"),
     messages.c.outside == sa.literal(0),
 )
-_REFUSED = sa.select(*_ROW).where(*_of_run, messages.c.kind == sa.literal(REFUSED))
+# By id, not by the run's beginning: a run that failed and is tried again (`durability="exit"`) began before it.
+_REFUSED = sa.select(*_ROW).where(
+    _in_thread,
+    any_of(messages.c.id, "ids"),
+    messages.c.outside == sa.literal(0),
+    messages.c.kind == sa.literal(REFUSED),
+)
 _ORDINARY = sa.select(*_ROW).where(*_of_run, messages.c.kind.is_(None))
 _IS_BODY = (
     sa.select(sa.literal(1))
@@ -283,8 +289,8 @@ def archive_messages(  # noqa: PLR0917 - one call
             _retract(work, row)
     if plan.demote and not work.forked:
         _demote(work, base)
-    if plan.accepted and not work.forked:
-        _accept(work, base)
+    if plan.accepted:
+        _accept(work)
     return replace(_finish(work, unchanged), dead=frozenset(dead))
 
 
@@ -472,49 +478,62 @@ def _retract(work: _Work, row: KnownRow) -> None:
 def _demote(work: _Work, base: int) -> None:
     """Make what this run has brought so far provisional: its record came later."""
     new = {row.seq for row in work.saved}
-    for row in _rows_of_run(work, _ORDINARY, base):
-        if row.seq not in new:
+    gone = {(r.seq, r.branch) for r in work.removed}
+    params = {"thread_key": work.thread.key, "branch_no": work.branch, "base": base}
+    for row in map(KnownRow._make, work.tx.all(_ORDINARY, params)):
+        if row.seq <= work.head and row.seq not in new and (row.seq, row.branch) not in gone:
             work.demoted.append(RetractedRow(row.seq, row.branch, row.id))
 
 
-def _rows_of_run(work: _Work, statement: sa.Select[Any], base: int) -> list[KnownRow]:
-    """Return rows that this run has written on its line and that are there still."""
+def _accept(work: _Work) -> None:
+    """Make the provisional rows of a complete run ordinary ones: those in view that its record names.
+
+    Where a run was interrupted and went on later, they may be older than its last step, or stand on the line that the
+    run has left since.
+    """
+    accepted, replaced = work.plan.accepted, work.plan.replaced
     gone = {(r.seq, r.branch) for r in work.removed}
-    rows = work.tx.all(statement, {"thread_key": work.thread.key, "branch_no": work.branch, "base": base})
-    found = [KnownRow._make(row) for row in rows]
-    return [row for row in found if row.seq <= work.head and (row.seq, row.branch) not in gone]
-
-
-def _accept(work: _Work, base: int) -> None:
-    """Make the provisional rows of a complete run ordinary ones."""
-    accepted, replaced = set(work.plan.accepted), work.plan.replaced
-    for row in _rows_of_run(work, _REFUSED, base):
-        if row.id not in accepted:
-            continue
+    found: dict[str, KnownRow] = {}
+    rows = work.tx.all(_REFUSED, {"thread_key": work.thread.key, "ids": list(accepted)})
+    for row in map(KnownRow._make, rows):
+        here = row.branch == work.branch and row.seq <= work.head
+        seen = here or in_path(work.path, row.branch, row.seq)
+        if seen and (row.seq, row.branch) not in gone and (row.id not in found or found[row.id].branch < row.branch):
+            found[row.id] = row
+    for row in sorted(found.values(), key=lambda row: row.seq):
         body = replaced.get(row.id, row.body)
         if body is None:
             work.removed.append(RetractedRow(row.seq, row.branch, row.id))
-            continue
-        message = message_of(row.id, body)
-        kind = kind_of(message)
+        else:
+            _settle(work, row, body)
+    work.saved.sort(key=lambda written: written.seq)
+
+
+def _settle(work: _Work, row: KnownRow, body: bytes) -> None:
+    """Make a provisional row an ordinary one, for this line."""
+    message = message_of(row.id, body)
+    kind = kind_of(message)
+    if row.branch == work.branch:
         at_row = {"thread_key": work.thread.key, "at_seq": row.seq, "at_branch": row.branch}
         work.tx.run(_SETTLE_ROW, {**at_row, "new_kind": kind, "new_role": message.type, "new_body": body})
-        work.saved.append(
-            WrittenRow(
-                seq=row.seq,
-                branch=row.branch,
-                id=row.id,
-                role=message.type,
-                kind=kind,
-                message=message,
-                metadata=load_json(row.metadata),
-                tokens=row.tokens,
-                revision=row.revision,
-                created_at=row.created_at,
-                outside=False,
-            )
+    else:
+        content = Content(message.type, kind, body, row.metadata, row.tokens, row.revision)
+        change_message(work.tx, work.thread, work.branch, (row.seq, row.branch), content)
+    work.saved.append(
+        WrittenRow(
+            seq=row.seq,
+            branch=work.branch,
+            id=row.id,
+            role=message.type,
+            kind=kind,
+            message=message,
+            metadata=load_json(row.metadata),
+            tokens=row.tokens,
+            revision=row.revision,
+            created_at=row.created_at,
+            outside=False,
         )
-    work.saved.sort(key=lambda written: written.seq)
+    )
 
 
 def _finish(work: _Work, unchanged: Archive) -> Archive:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, message_to_dict
 from langgraph.graph import END, START, StateGraph, add_messages
+from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from langchain_mastra_memory.store.sql import cascade
@@ -80,7 +81,7 @@ def test_a_refused_run_is_kept_with_the_checkpoint_and_shown_nowhere(memory_fact
     memory = memory_factory("memory://")
     Agent(memory, mode).say("1", "h1")
     Agent(memory, mode, "refused").say("bad", "h2")
-    good = Agent(memory, mode)
+    good = Agent(memory, mode, ids=lambda state: [m.id for m in state["messages"] if m.id not in ("h2", "a3")])
     assert good.visible() == ["1", "a1"]
     assert len(good.graph.get_state(CONFIG).values["messages"]) == 4
     good.say("3", "h3")
@@ -93,6 +94,29 @@ def test_a_run_that_an_exception_ended_saves_nothing_visible(memory_factory, mod
     with pytest.raises(RuntimeError, match="no model"):
         Agent(memory, mode, "crash").say("lost", "h2")
     assert Agent(memory, mode).visible() == ["1", "a1"]
+
+
+def test_a_run_that_was_interrupted_counts_whole_when_it_is_complete(memory_factory, mode):
+    memory = memory_factory("memory://")
+    builder = StateGraph(State)
+    builder.add_node("open", lambda state: record("open"))
+    builder.add_node("first", lambda state: {"messages": [AIMessage("before", id="b")]})
+    builder.add_node("ask", lambda state: {"messages": [AIMessage(interrupt("?"), id="c")]})
+    builder.add_node("last", lambda state: {"messages": [AIMessage("after", id="d")]})
+    builder.add_node("close", lambda state: record("complete", ids=[m.id for m in state["messages"]]))
+    for left, right in zip(
+        (START, "open", "first", "ask", "last", "close"), ("open", "first", "ask", "last", "close", END), strict=True
+    ):
+        builder.add_edge(left, right)
+    graph = builder.compile(checkpointer=memory.checkpointer)
+
+    def visible():
+        return [m.message.text for m in memory.recall(thread_id="t", per_page=False)]
+
+    graph.invoke({"messages": [HumanMessage("1", id="a")]}, CONFIG, durability=mode)
+    assert visible() == []
+    graph.invoke(Command(resume="answer"), CONFIG, durability=mode)
+    assert visible() == ["1", "before", "answer", "after"]
 
 
 def test_only_the_named_messages_count_and_replacements_are_archived(memory_factory, mode):
