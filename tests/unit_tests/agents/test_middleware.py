@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from blockbuster import blockbuster_ctx
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -31,7 +33,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from langchain_mastra_memory import Memory, MemoryMiddleware, MessageHistory, SQLMemoryStore
+from langchain_mastra_memory import Memory, MemoryMiddleware, MessageHistory, SQLMemoryStore, ThreadTitles
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.testing.prompts import check_extends, check_prompt
 
@@ -449,6 +451,22 @@ def test_a_node_hook_before_memory_warns() -> None:
             agent.invoke(ask("U1"), config())
 
 
+def test_steps_that_a_thread_has_from_elsewhere_do_not_look_like_a_hook_before_memory() -> None:
+    def edited(agent: Any) -> None:
+        agent.update_state(config(), {"messages": [("user", "U0")]})
+
+    def died_at_the_start(agent: Any) -> None:
+        agent.invoke(ask("U0"), config(), interrupt_before="*")
+
+    for before in (edited, died_at_the_start):
+        with Memory("memory://") as memory, warnings.catch_warnings(action="error"):
+            model = ScriptedChatModel(["A1"])
+            agent = create_agent(model, middleware=[memory.middleware()], checkpointer=memory.checkpointer)
+            before(agent)
+            agent.invoke(ask("U1"), config())
+            assert shown(model) == ["U0", "U1"]
+
+
 def test_messages_without_ids_get_one_in_place(memory: Memory) -> None:
     asked: AnyMessage = HumanMessage("U1")
     agent = create_agent(ScriptedChatModel([AIMessage("A1")]), middleware=[memory.middleware()])
@@ -591,3 +609,34 @@ def test_a_run_without_history_leaves_nothing_in_the_archive_of_a_checkpointed_t
     assert shown(model) == ["U2"]
     assert archive(memory) == []
     assert len(state["messages"]) == 4
+
+
+@pytest.mark.parametrize("saver", ["memory", "ours"])
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_run_that_is_tried_again_after_a_failure_is_saved_once(
+    memory: Memory, invoke: Invoke, saver: str, durability: str
+) -> None:
+    model = ScriptedChatModel(["A1", ConnectionError("down"), "A2", "A3"])
+    agent = create_agent(model, middleware=[memory.middleware()], checkpointer=saver_of(memory, saver))
+    invoke(agent, ask("U1"), config(), durability=durability)
+    with pytest.raises(ConnectionError):
+        invoke(agent, ask("U2"), config(), durability=durability)
+    assert archive(memory) == ["U1", "A1"]
+    invoke(agent, None, config(), durability=durability)
+    assert archive(memory) == ["U1", "A1", "U2", "A2"]
+    invoke(agent, ask("U3"), config(), durability=durability)
+    assert shown(model) == ["U1", "A1", "U2", "A2", "U3"]
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+async def test_no_hook_blocks_the_event_loop(sqlite_url: str, saver: str) -> None:
+    memory = Memory(sqlite_url, titles=ThreadTitles(model=ScriptedChatModel(["A title"])))
+    checkpointer = saver_of(memory, saver)
+    model = ScriptedChatModel([tool_call("lookup", {"city": "Rome"}), "A1", "A2"])
+    agent = create_agent(model, [lookup], middleware=[memory.middleware()], checkpointer=checkpointer)
+    with blockbuster_ctx("langchain_mastra_memory"):
+        for turn in ("U1", "U2"):
+            await agent.ainvoke(ask(turn), config())
+        await memory.asettled()
+    assert len(archive(memory)) == 6
+    await memory.aclose()
