@@ -63,9 +63,12 @@ class Listener:
             self._threads.append(thread)
 
     def _serve(self, client: socket.socket) -> None:
-        with suppress(OSError, ConnectionError):
+        try:
             self._handler(client)
-        self.drop(client)
+        except (OSError, ConnectionError, queue.Empty):
+            pass  # the client sees that it was cut off
+        finally:
+            self.drop(client)
 
     def keep(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -58,6 +58,33 @@ async def test_dropped_connections_are_made_anew_without_an_error(postgres_url: 
         assert len(found.metadata) == 20
 
 
+def test_a_connection_in_use_while_another_is_found_dead_is_closed_as_well(postgres_url: str) -> None:
+    import gc
+
+    with (
+        SQLMemoryStore(postgres_url) as store,
+        psycopg.connect(postgres_url, autocommit=True) as admin,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        store.run(CreateThread(thread_id="t", resource_id="r"))
+        Waits.inside, Waits.leave = threading.Event(), threading.Event()
+        busy = pool.submit(store.run, Waits())
+        assert Waits.inside.wait(30)
+        store.run(GetThread(thread_id="t"))  # on a second connection
+        ended = admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY backend_start DESC LIMIT 1"
+        ).fetchall()
+        assert ended == [(True,)]
+        assert store.run(GetThread(thread_id="t")) is not None
+        Waits.leave.set()
+        busy.result(30)
+        del busy
+        gc.collect()  # a warning about a connection that nobody closed would fail the test
+        assert store.run(GetThread(thread_id="t")) is not None
+    gc.collect()
+
+
 def test_a_session_that_the_server_ends_is_replaced(postgres_url: str) -> None:
     with SQLMemoryStore(postgres_url) as store, psycopg.connect(postgres_url, autocommit=True) as admin:
         store.run(CreateThread(thread_id="t", resource_id="r"))
