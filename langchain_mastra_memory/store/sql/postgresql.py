@@ -109,8 +109,8 @@ class PostgreSQLBackend:
                 connection.commit()
             except psycopg.Error as error:
                 lost = self._undo(pooled, connection, error)
-                unsure = lost and committing and writes
-                if remaining and lost and not unsure:
+                unsure = lost and writes and (committing or alone)
+                if remaining and lost and (alone or not unsure):  # one that is alone may be sent twice
                     continue
                 if remaining and error.sqlstate in RETRIED:
                     time.sleep(random.uniform(0.5, 1.5) * PAUSE * (TRIES - remaining))
@@ -134,8 +134,9 @@ class PostgreSQLBackend:
             connection.rollback()
         if not connection.closed and not connection.broken:
             return False
+        if pooled.info.get("generation") == self._generation:
+            self._generation += 1  # its sisters are as dead
         pooled.invalidate(error)
-        self._generation += 1  # its sisters are as dead
         return True
 
     def _checkout(self) -> PoolProxiedConnection:
