@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 REMEMBERED: Final = 512
 
+Ids = dict[tuple[int, int], str | None]
+"""Message ids by `(thread key, seq)` of where a range starts or ends."""
+
 
 def engine_of(memory: MemoryBase) -> Engine:
     """Return the engine of a memory: one for its life, since it holds claims, back-off and running turns.
@@ -58,6 +61,7 @@ class ObservationProvider(FeatureProvider):
         self.engine = engine_of(memory)
         self.options = self.engine.options
         self._pending: OrderedDict[tuple[str, str], HumanMessage] = OrderedDict()
+        self._ranges: OrderedDict[str, tuple[object, Ids, Ids]] = OrderedDict()
         tools: list[BaseTool] = []
         if self.options.retrieval is not None:
             from langchain_mastra_memory.observation.recall_tool import recall_tool  # noqa: PLC0415 - when on
@@ -124,15 +128,27 @@ class ObservationProvider(FeatureProvider):
     async def _edges(self, io: IO, view: LogView, state: LogState) -> Edges | None:
         if view.current == UNMADE or not any(row.text for row in state.log):
             return None
-        groups = await io.run(
-            ListGroups(
-                scope=self.options.scope,
-                thread_id=view.threads[view.current].id if self.options.scope == "thread" else None,
-                resource_id=view.resource_id,
+        # A deleted message moves the version of the log, so the ids of its ranges hold as long as the version does.
+        key = (state.head.epoch, state.head.version, view.state.head.log)
+        place = view.threads[view.current].id
+        known = self._ranges.get(place)
+        if known is None or known[0] != key:
+            groups = await io.run(
+                ListGroups(
+                    scope=self.options.scope,
+                    thread_id=place if self.options.scope == "thread" else None,
+                    resource_id=view.resource_id,
+                )
             )
-        )
-        by_end = {(g.row.covers[0].thread, g.row.covers[0].upto): g.last_id for g in groups}
-        by_start = {(g.row.covers[0].thread, g.row.covers[0].after): g.first_id for g in groups}
+            spans = [(group.row.covers[0], group.first_id, group.last_id) for group in groups]
+            known = self._ranges[place] = (
+                key,
+                {(span.thread, span.after): first for span, first, _ in spans},
+                {(span.thread, span.upto): last for span, _, last in spans},
+            )
+            while len(self._ranges) > REMEMBERED:
+                self._ranges.popitem(last=False)
+        _, by_start, by_end = known
 
         def edges(span: Span) -> tuple[str, str] | None:
             first, last = by_start.get((span.thread, span.after)), by_end.get((span.thread, span.upto))

@@ -488,6 +488,23 @@ def test_the_observer_keeps_the_working_memory_when_asked(talk):
     assert chat.memory.get_working_memory(resource_id="r") == "# User\n- Location: Oslo"
 
 
+def test_with_the_recall_tool_groups_name_the_messages_behind_them(talk):
+    chat = talk(buffer_tokens=False, retrieval={"instructions": "PREFER NEW"})
+    for _ in range(9):
+        chat.say()
+    log = chat.memory.get_observations(thread_id="t")
+    assert len(log.groups) == 2
+    for group in log.groups:
+        assert f"## Group `{group.id}`" in chat.system
+        assert f"_range: `{group.first_message_id}:{group.last_message_id}`_" in chat.system
+    assert "PREFER NEW" in chat.system
+    assert 'mode="threads"' in chat.system
+    chat.memory.delete_messages([log.groups[0].first_message_id], thread_id="t")
+    chat.say()
+    assert log.groups[0].first_message_id not in chat.system
+    assert chat.memory.get_observations(thread_id="t").groups[0].first_message_id in chat.system
+
+
 # resource scope
 
 
