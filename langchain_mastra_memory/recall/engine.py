@@ -240,7 +240,7 @@ class RecallEngine:
                 if await self._caught_up(io, read.pending, deadline):
                     continue
             if read.rows is not None or await io.thread(self._apply, key, scope, version, read):
-                return Gathered(scope=scope, read=read, vector=vector)
+                return Gathered(scope=scope, read=replace(read, texts=(), vectors=()), vector=vector)
         raise ProcessorError("the index of this scope changed too often while it was read; search again")
 
     def _apply(self, key: Hashable, scope: Scope, version: int, read: ScopeRead) -> bool:

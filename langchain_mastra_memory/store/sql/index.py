@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -291,13 +293,29 @@ def read_scope(tx: Tx, op: ReadScope) -> ScopeRead:
                 dropped.add(state.key)
         elif seen.texts != state.texts:
             grown.append((state.key, seen))
-    entries: list[TextEntry] = list(tx.all(_TEXTS, {"thread_keys": anew})) if anew else []
-    found: list[VectorEntry] = list(tx.all(_VECTORS, {"thread_keys": anew})) if anew and op.with_vectors else []
-    for key, seen in grown:
-        entries += tx.all(_NEW_TEXTS, {"thread_key": key, "last_seq": seen.seq})
-        if op.with_vectors:
-            found += tx.all(_NEW_VECTORS, {"thread_key": key, "last_key": seen.vector})
-    return replace(read, dropped=frozenset(dropped), texts=tuple(entries), vectors=tuple(found))
+    entries: list[TextEntry] = []
+    found: list[VectorEntry] = []
+    with _uncollected():
+        if anew:
+            entries += tx.all(_TEXTS, {"thread_keys": anew})
+            found += tx.all(_VECTORS, {"thread_keys": anew}) if op.with_vectors else ()
+        for key, seen in grown:
+            entries += tx.all(_NEW_TEXTS, {"thread_key": key, "last_seq": seen.seq})
+            if op.with_vectors:
+                found += tx.all(_NEW_VECTORS, {"thread_key": key, "last_key": seen.vector})
+        return replace(read, dropped=frozenset(dropped), texts=tuple(entries), vectors=tuple(found))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the search for cycles: rows have none, and tens of thousands of them start passes of 0.1 s each."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _states(tx: Tx, op: ReadScope) -> tuple[list[ThreadState], tuple[int, Path] | None]:
