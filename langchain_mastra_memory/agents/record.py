@@ -90,7 +90,8 @@ def opened(previous: RunRecord, messages: Sequence[BaseMessage], *, saver: bool,
     """Return the record of a run that begins.
 
     What came in with it are the messages behind the last run's end. Where that run never ended, they are the messages
-    at the end that no model and no tool wrote and that were not its own input; what it left is saved with this run.
+    at the end that no model and no tool wrote and that were not its own input; what it left is saved with this run,
+    unless it was off.
 
     Args:
         previous: The record of the last run; empty for the first.
@@ -106,6 +107,8 @@ def opened(previous: RunRecord, messages: Sequence[BaseMessage], *, saver: bool,
         first = len(messages)
         while first and _may_come_in(messages[first - 1]) and messages[first - 1].id not in earlier:
             first -= 1
+    if previous.get("status") == "off" and not closed and first:
+        since = messages[first - 1].id
     refused = previous.get("refused", ())
     known = {message.id for message in messages} if refused else set()
     return {

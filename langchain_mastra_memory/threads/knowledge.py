@@ -84,6 +84,7 @@ class KnownCheckpoint:
         entries: Where the value of each channel is.
         place: Where it stands in the archive; None outside the root namespace.
         step: The step in its metadata.
+        source: The source in its metadata.
         ids: The ids of the messages in its list, in order; None if it has no list.
         systems: Those of them that are system messages.
         is_delta: Whether the channel `messages` has a version and no value: it is rebuilt from writes.
@@ -93,6 +94,7 @@ class KnownCheckpoint:
     entries: Mapping[str, Entry]
     place: Place | None
     step: int | None
+    source: str | None
     ids: tuple[str | None, ...] | None
     systems: frozenset[str | None]
     is_delta: bool

@@ -297,9 +297,13 @@ class Putting:
             values = checkpoint["channel_values"]
             moved = RUN_CHANNEL in new_versions
             source = metadata.get("source", "loop")
-            report = report_of(values.get(RUN_CHANNEL), moved=moved, source=source)
+            takes_in = source == "loop" and parent is not None and parent.source == "input"
+            report = report_of(values.get(RUN_CHANNEL), moved=moved, source="input" if takes_in else source)
             ids, systems = ids_of(planner, parent, checkpoint, entries)
-            if report.status != "off" and not self._is_off(options):
+            if report.status == "off":
+                if moved and report.inputs:
+                    archive = ArchivePlan(removed=report.inputs, run="refused")
+            elif not self._is_off(options):
                 new, removed = news(planner, parent, checkpoint, new_versions, entries, written)
                 archive = ArchivePlan(
                     messages=tuple(archived(m, count, surely=surely) for m, surely in new),
@@ -440,6 +444,7 @@ def _remember(  # noqa: PLR0917 - one call
                 entries=entries,
                 place=result.place,
                 step=metadata.get("step"),
+                source=metadata.get("source"),
                 ids=step.ids,
                 systems=step.systems,
                 is_delta=CHANNEL in checkpoint["channel_versions"] and CHANNEL not in entries,

@@ -152,6 +152,7 @@ def known_checkpoint(
         entries=skeleton.entries,
         place=stored.place,
         step=metadata.get("step"),
+        source=metadata.get("source"),
         ids=None if messages is None else tuple(m.id for m in messages),
         systems=frozenset(m.id for m in messages or () if m.type == "system"),
         is_delta="messages" in skeleton.versions and "messages" not in skeleton.entries,

@@ -9,10 +9,10 @@ write as the messages. Graphs without the middleware have no record: their messa
 | `open` | provisional: `kind="refused"` until the run is complete |
 | `complete` | those in `ids` ordinary, as `replaced` says; so are now the provisional ones of this run in `ids` |
 | `refused` | `kind="refused"`; the provisional ones stay so |
-| `off` | none: nothing of this step enters the archive |
+| `off` | none: nothing of this step enters the archive, and the input that came before the record leaves it again |
 
-A record that was closed before this step belongs to the run before; what comes then is the input of the next one, and
-is provisional too.
+A record that was closed before this step, or that an input finds, belongs to the run before; what comes then is the
+input of the next one, and is provisional too.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ class RunReport:
         status: As in the table of this module; `final` without a record.
         ids: Ids that become ordinary messages.
         replaced: Bodies to archive instead of what is in the state, by id; None keeps a message out.
+        inputs: Ids of what came in with a run that is off.
     """
 
     status: Status = "final"
     ids: tuple[str, ...] = ()
     replaced: Mapping[str, bytes | None] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
 
 
 def dump_replacement(message: BaseMessage | None) -> str | None:
@@ -67,15 +69,18 @@ def report_of(records: Any, *, moved: bool, source: str) -> RunReport:
     Args:
         records: The value of the channel, or None.
         moved: Whether this step wrote the channel.
-        source: The checkpoint's source: `input`, `loop`, `update` or `fork`.
+        source: The checkpoint's source: `input` (also for the step that takes the input in), `loop`, `update` or
+            `fork`.
     """
     found: list[Mapping[str, Any]] = [r for r in (records or {}).values() if r.get("saver")]
     if not found:
         return RunReport()
     record = found[0]
     status = record.get("status", "open")
-    if status in ("open", "off"):
-        return RunReport(status)
+    if status == "open":
+        return RunReport("open")
+    if status == "off" and (moved or ("end" not in record and source != "input")):
+        return RunReport("off", inputs=tuple(record.get("inputs") or ()))
     if not moved:
         return RunReport("final" if source == "update" else "open")
     if status == "complete":

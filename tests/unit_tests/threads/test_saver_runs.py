@@ -161,7 +161,13 @@ def test_a_record_that_was_closed_before_belongs_to_the_run_before():
     assert report_of(closed, moved=False, source="loop").status == "open"
     assert report_of(closed, moved=False, source="update").status == "final"
     assert report_of({"m": {"status": "refused", "saver": True}}, moved=True, source="loop").status == "refused"
-    assert report_of({"m": {"status": "off", "saver": True}}, moved=False, source="loop").status == "off"
+    off = {"status": "off", "saver": True}
+    assert report_of({"m": off}, moved=False, source="loop").status == "off"
+    assert report_of({"m": off}, moved=True, source="input").status == "off"
+    assert report_of({"m": off}, moved=False, source="input").status == "open"
+    assert report_of({"m": {**off, "end": "a"}}, moved=True, source="loop").status == "off"
+    assert report_of({"m": {**off, "end": "a"}}, moved=False, source="input").status == "open"
+    assert report_of({"m": {**off, "end": "a"}}, moved=False, source="update").status == "final"
 
 
 def test_a_replacement_survives_the_record():
