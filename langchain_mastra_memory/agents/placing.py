@@ -1,7 +1,7 @@
 """Is the middleware the first of its list? What runs before or around it sees a run that memory does not know yet.
 
 LangChain does not tell a middleware where it stands, so this looks: at the frames that called the model hook, and at
-the number of the step in which a new thread's run begins.
+how many steps a new thread's run has taken when it gets here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from langchain_mastra_memory.agents.identity import current_config
 
 _HOOKS = frozenset({"wrap_model_call", "awrap_model_call"})
 _DEPTH = 80
+_OPENING = 2
+"""Steps of a run when its first node runs: the input, and taking it in."""
 
 
 def outer_middleware(middleware: AgentMiddleware) -> str | None:
@@ -41,16 +43,28 @@ def outer_middleware(middleware: AgentMiddleware) -> str | None:
 
 
 def is_late_start(config: RunnableConfig, messages: Sequence[BaseMessage], *, memories: int = 0) -> bool:
-    """Return whether other nodes ran before this one in the first run of a thread.
+    """Return whether other nodes ran before this one since the run's input came in, in the first run of a thread.
+
+    The number of the step alone does not say so: a state that a person made with `update_state`, a run that died at
+    its beginning, or one that is under way at the same time has taken steps of the thread before. LangGraph's
+    scratchpad has the step at which this run ends at the latest, which is its first step and the recursion limit.
 
     Args:
         config: The config of the node that opens the run.
         messages: The state's messages.
         memories: How many other memories of the graph have opened the run already.
     """
-    step = (config.get("metadata") or {}).get("langgraph_step")
+    scratchpad = config.get("configurable", {}).get("__pregel_scratchpad")
+    step, stop, limit = (
+        getattr(scratchpad, "step", None),
+        getattr(scratchpad, "stop", None),
+        config.get("recursion_limit"),
+    )
+    if not (isinstance(step, int) and isinstance(stop, int) and isinstance(limit, int)):
+        return False
     first = not any(isinstance(message, (AIMessage, ToolMessage)) for message in messages)
-    return first and isinstance(step, int) and step > 1 + memories
+    taken = step - (stop - limit - 1)
+    return first and taken > _OPENING + memories
 
 
 def warn_misplaced(name: str, other: str) -> None:
