@@ -9,24 +9,36 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.tools import BaseTool
+from langchain_core.messages import BaseMessage
 
+from langchain_mastra_memory.agents.call import (
+    Call,
+    Known,
+    Marks,
+    Ready,
+    begins,
+    first_shown,
+    fitting_boundary,
+    marks_of,
+    not_shown,
+    processed,
+    stored_in_order,
+    turn_place,
+)
 from langchain_mastra_memory.agents.identity import Identity
 from langchain_mastra_memory.agents.matching import resent
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.context.assembly import arrange, assemble, fixed_text
 from langchain_mastra_memory.context.items import StateItems
-from langchain_mastra_memory.context.layers import Contribution, Item, Layers, LeftOut, Prompt, Reason
-from langchain_mastra_memory.context.provider import FeatureProvider, Position, RunFacts, no_writer
-from langchain_mastra_memory.errors import ProcessorError
-from langchain_mastra_memory.history.options import HistorySource, MessageHistory, function_name
+from langchain_mastra_memory.context.layers import Contribution, Item, LeftOut
+from langchain_mastra_memory.context.provider import FeatureProvider, Position, RunFacts
+from langchain_mastra_memory.history.options import MessageHistory
 from langchain_mastra_memory.history.repair import left_out
 from langchain_mastra_memory.history.units import turn_start
 from langchain_mastra_memory.history.window import Boundary, Limits, Shape, choose
@@ -34,7 +46,6 @@ from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.store.operations.runs import (
     History,
     LoadHistory,
-    Located,
     ReadRun,
     RunView,
     StoreBoundary,
@@ -42,80 +53,12 @@ from langchain_mastra_memory.store.operations.runs import (
 )
 from langchain_mastra_memory.threads.titles import TitleProvider
 from langchain_mastra_memory.tokens import ready
-from langchain_mastra_memory.types import StoredMessage
 
 _TURNS: weakref.WeakKeyDictionary[MemoryBase, Turns] = weakref.WeakKeyDictionary()
 REMEMBERED_TURNS: Final = 512
 REMEMBERED_THREADS: Final = 64
 PROBED: Final = 64
 """How many of the newest messages of a state decide where it stands in the archive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """What a model call is made of, before memory.
-
-    Attributes:
-        identity: Whose run it is.
-        turn: The id of the turn.
-        messages: The state's messages.
-        inputs: Ids of the messages that came in with the run; empty: the newest human message.
-        refused: Ids of messages of refused runs.
-        system: The agent's system message.
-        tools: The tools that the model sees.
-        state: The graph's state.
-        model: The agent's model.
-        writer: The custom stream.
-        streams: Whether somebody listens to it.
-        source: Where the history comes from.
-        retain_full_input: Take the input as the whole conversation.
-        preview: Nothing is written, no model is called.
-        checkpoint_id: The checkpoint to stand at (preview only).
-    """
-
-    identity: Identity
-    turn: str
-    messages: tuple[BaseMessage, ...]
-    inputs: tuple[str, ...] = ()
-    refused: frozenset[str] = frozenset()
-    system: SystemMessage | None = None
-    tools: tuple[BaseTool | Mapping[str, Any], ...] = ()
-    state: Mapping[str, Any] = field(default_factory=dict)
-    model: BaseChatModel | None = None
-    writer: Callable[[Any], None] = no_writer
-    streams: bool = False
-    source: HistorySource = "auto"
-    retain_full_input: bool = False
-    preview: bool = False
-    checkpoint_id: str | None = None
-
-    @property
-    def from_state(self) -> bool:
-        """Whether the state is the history."""
-        if self.source == "auto":
-            return self.identity.state_is_history(self.messages)
-        return self.source == "state"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """What memory made of a call.
-
-    Attributes:
-        prompt: What the model is sent.
-        layers: What went into it.
-        left_out: Everything that is not shown, and why.
-        hidden_tools: Names of tools that the model is not to see.
-        facts: The run as the features saw it.
-        tokens: The whole prompt, when there is a budget.
-    """
-
-    prompt: Prompt
-    layers: Layers
-    left_out: tuple[LeftOut, ...]
-    hidden_tools: frozenset[str]
-    facts: RunFacts
-    tokens: float = 0.0
 
 
 @dataclass(slots=True)
@@ -133,43 +76,13 @@ class _Turn:
     begun: dict[str, Contribution] = field(default_factory=dict)
 
 
-Marks = tuple[tuple[int, str | None], ...]
-
-
-def _marks(messages: Sequence[BaseMessage], count: int) -> Marks:
-    """Return places and ids of some of the first `count` messages: first, last, and some between.
-
-    A state only grows at its end, or is changed as a whole: comparing some ids tells whether it begins as before.
-    """
-    step = max(1, count // 16)
-    places = [*range(0, count, step), count - 1] if count else []
-    return tuple((place, messages[place].id) for place in places)
-
-
-def _begins(messages: Sequence[BaseMessage], count: int, marks: Marks) -> bool:
-    return len(messages) >= count and all(messages[place].id == message_id for place, message_id in marks)
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is known of the first `count` messages of a thread's state: right while epoch and edits are the same."""
-
-    epoch: int
-    edits: int
-    count: int
-    marks: Marks
-    located: dict[str, Located]
-    deleted: set[str]
-    edited: dict[str, BaseMessage]
-
-
 class Turns:
     """The turns of one memory, in this process."""
 
     def __init__(self, memory: MemoryBase) -> None:
         self.memory = memory
         self._turns: OrderedDict[tuple[str, str], _Turn] = OrderedDict()
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, Known] = OrderedDict()
         self._lock = threading.Lock()
 
     def _of(self, thread_id: str, turn: str) -> _Turn:
@@ -302,7 +215,7 @@ class Turns:
             context=context,
             turn=window.items[window.turn :],
         )
-        shaped = _processed(layers, options)
+        shaped = processed(layers, options)
         prompt = assemble(shaped, self.memory.options.layout)
         removed = {item.id for item in shaped.conversation}
         gone = [left_out(item.message, "processor") for item in layers.conversation if item.id not in removed]
@@ -320,7 +233,7 @@ class Turns:
         if call.from_state:
             if len(call.inputs) < 2:
                 return frozenset()
-            start, given = _turn_place(call), set(call.inputs)
+            start, given = turn_place(call), set(call.inputs)
             inputs = [message for message in call.messages[start:] if message.id in given]
             again = resent(inputs, [known for known in call.messages[:start] if known.id not in call.refused])
             return frozenset(inputs[at].id or "" for at in again)
@@ -330,7 +243,7 @@ class Turns:
         options = self.history
         limits = options.limits(call.identity.options) if options else Limits(last_messages=0)
         history = turn.history or await self._load(io, call, turn, limits, Contribution())
-        again = resent(call.messages, [known.message for known in _merged(history)])
+        again = resent(call.messages, [known.message for known in stored_in_order(history)])
         return frozenset(call.messages[at].id or "" for at, known in again.items() if known.id != call.messages[at].id)
 
     async def _contribution(self, io: IO, call: Call, facts: RunFacts, turn: _Turn) -> Contribution:
@@ -348,16 +261,16 @@ class Turns:
     async def _view(self, io: IO, call: Call, turn: _Turn) -> RunView:
         """Return what the archive knows of the state: read once in a turn, and only what is new since the last one."""
         messages = call.messages
-        if turn.view is not None and _begins(messages, turn.viewed, turn.marks):
+        if turn.view is not None and begins(messages, turn.viewed, turn.marks):
             return turn.view
         thread = call.identity.thread_id
         known = self._known.get(thread)
-        prefix = known.count if known is not None and _begins(messages, known.count, known.marks) else 0
+        prefix = known.count if known is not None and begins(messages, known.count, known.marks) else 0
         view = await self._read(io, call, max(0, min(prefix, len(messages) - PROBED)))
         if known is not None and prefix and (view.epoch, view.edits) != (known.epoch, known.edits):
             view, prefix = await self._read(io, call, 0), 0
         if known is None or not prefix:
-            known = _Known(view.epoch, view.edits, 0, (), {}, set(), {})
+            known = Known(view.epoch, view.edits, 0, (), {}, set(), {})
         known.located.update(view.located)
         known.deleted |= view.deleted
         for message_id, row in view.located.items():
@@ -368,14 +281,14 @@ class Turns:
         if view.exists:
             tail = range(max(0, len(messages) - PROBED), len(messages))
             known.count = next((at for at in tail if (messages[at].id or "") not in known.located), len(messages))
-            known.marks = _marks(messages, known.count)
+            known.marks = marks_of(messages, known.count)
             with self._lock:
                 self._known[thread] = known
                 self._known.move_to_end(thread)
                 while len(self._known) > REMEMBERED_THREADS:
                     self._known.popitem(last=False)
         turn.view, turn.edited = view, known.edited
-        turn.viewed, turn.marks = len(messages), _marks(messages, len(messages))
+        turn.viewed, turn.marks = len(messages), marks_of(messages, len(messages))
         return view
 
     async def _read(self, io: IO, call: Call, start: int) -> RunView:
@@ -397,12 +310,12 @@ class Turns:
     ) -> tuple[list[Item], int, list[LeftOut], Boundary | None]:
         """Return the conversation when the state is the history: what entered outside a run joins at its seq."""
         view = await self._view(io, call, turn)
-        boundary = _fitting(view.boundaries, limits)
-        start = _turn_place(call)
+        boundary = fitting_boundary(view.boundaries, limits)
+        start = turn_place(call)
         horizon = (
             0
             if call.preview
-            else _horizon(call, start, limits=limits, contribution=contribution, facts=facts, boundary=boundary)
+            else first_shown(call, start, limits=limits, contribution=contribution, facts=facts, boundary=boundary)
         )
         repeated = await self.repeated(io, call)
         out: list[LeftOut] = []
@@ -416,7 +329,7 @@ class Turns:
             item = facts.items[place]
             while outside and item.seq is not None and outside[0].seq < item.seq:
                 items.append(Item.of(outside.pop(0)))
-            reason = _not_shown(item, repeated, call.refused, view.deleted)
+            reason = not_shown(item, repeated, call.refused, view.deleted)
             if reason is None:
                 items.append(item)
             else:
@@ -434,7 +347,7 @@ class Turns:
         if call.retain_full_input:
             items = [Item(message=message) for message in given]
             return items, turn_start(given), out, None
-        merged = _merged(history)
+        merged = stored_in_order(history)
         stored = {known.id for known in merged}
         again = resent(given, [known.message for known in merged])
         window = {known.id for known in history.messages}
@@ -445,7 +358,7 @@ class Turns:
             [*shown, *(Item(message=message) for message in new)],
             len(shown),
             out,
-            _fitting(history.boundaries, limits),
+            fitting_boundary(history.boundaries, limits),
         )
 
     async def _load(self, io: IO, call: Call, turn: _Turn, limits: Limits, contribution: Contribution) -> History:
@@ -499,81 +412,7 @@ class Turns:
             turn.history = replace(turn.history, boundaries=(kept, *turn.history.boundaries))
 
 
-def _merged(history: History) -> list[StoredMessage]:
-    """Return the window and what was matched by id, each once, in order."""
-    stored = {known.id: known for known in (*history.messages, *history.matched)}
-    return sorted(stored.values(), key=lambda known: known.seq)
-
-
 def turns_of(memory: MemoryBase) -> Turns:
     """Return the turns of a memory in this process: its middlewares and nodes share them."""
     found = _TURNS.get(memory)
     return _TURNS.setdefault(memory, Turns(memory)) if found is None else found
-
-
-def _turn_place(call: Call) -> int:
-    """Return the place where the running turn begins: its first input, else the newest human message."""
-    wanted = set(call.inputs)
-    first: int | None = None
-    for place in range(len(call.messages) - 1, -1, -1):
-        if not wanted:
-            break
-        if call.messages[place].id in wanted:
-            wanted.discard(call.messages[place].id or "")
-            first = place
-    return turn_start(call.messages) if first is None else first
-
-
-def _horizon(
-    call: Call, start: int, *, limits: Limits, contribution: Contribution, facts: RunFacts, boundary: Boundary | None
-) -> int:
-    """Return a place before which nothing can be shown, so that a long thread costs only its end."""
-    horizon = 0
-    if limits.off:
-        horizon = start
-    elif limits.last_messages:
-        horizon = max(0, start - limits.last_messages)
-    if boundary is not None:
-        backwards = range(start - 1, horizon - 1, -1)
-        horizon = next((at for at in backwards if call.messages[at].id == boundary.message_id), horizon)
-    upto = contribution.covered_upto
-    if upto is not None and isinstance(facts.items, StateItems):
-        items = facts.items
-        backwards = range(start - 1, horizon - 1, -1)
-        horizon = next((at for at in backwards if (seq := items.seq(at)) is not None and seq <= upto), horizon)
-    return horizon
-
-
-def _not_shown(item: Item, repeated: frozenset[str], refused: frozenset[str], deleted: frozenset[str]) -> Reason | None:
-    if item.id in repeated:
-        return "duplicate"
-    if item.id in refused:
-        return "refused"
-    return "deleted" if item.id in deleted else None
-
-
-def _fitting(known: Sequence[StoredBoundary], limits: Limits) -> Boundary | None:
-    made = (
-        Boundary(
-            message_id=stored.message_id,
-            seq=stored.seq,
-            max_tokens=stored.max_tokens,
-            remove_tokens=stored.remove_tokens,
-        )
-        for stored in known
-    )
-    return next((boundary for boundary in made if boundary.fits(limits)), None)
-
-
-def _processed(layers: Layers, options: MessageHistory | None) -> Layers:
-    for processor in options.processors if options else ():
-        try:
-            made = processor(layers)
-        except Exception as error:
-            raise ProcessorError(
-                f"the processor {function_name(processor)} raised {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(made, Layers):
-            raise ProcessorError(f"the processor {function_name(processor)} returned {made!r:.60}, not Layers")
-        layers = made
-    return layers

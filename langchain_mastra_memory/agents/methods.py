@@ -9,7 +9,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 
-from langchain_mastra_memory.agents.core import Call, Turns
+from langchain_mastra_memory.agents.call import Call
+from langchain_mastra_memory.agents.core import Turns
 from langchain_mastra_memory.agents.identity import Identity, ResourceOf
 from langchain_mastra_memory.agents.run_options import RunOptions, run_options
 from langchain_mastra_memory.base import MemoryBase

@@ -23,8 +23,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
+from langchain_mastra_memory.agents.call import Call
 from langchain_mastra_memory.agents.channels import every_channel
-from langchain_mastra_memory.agents.core import Call, Turns, turns_of
+from langchain_mastra_memory.agents.core import Turns, turns_of
 from langchain_mastra_memory.agents.delegation import start_of
 from langchain_mastra_memory.agents.identity import (
     ACTING,

@@ -11,7 +11,8 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import BaseTool
 from langgraph.runtime import get_runtime
 
-from langchain_mastra_memory.agents.core import Call, turns_of
+from langchain_mastra_memory.agents.call import Call
+from langchain_mastra_memory.agents.core import turns_of
 from langchain_mastra_memory.agents.delegation import start_of
 from langchain_mastra_memory.agents.identity import Identity, ResourceOf, current_config, identify, is_streamed
 from langchain_mastra_memory.agents.record import RunRecord

@@ -14,7 +14,8 @@ from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from langchain_mastra_memory.agents.core import Call, Turns
+from langchain_mastra_memory.agents.call import Call
+from langchain_mastra_memory.agents.core import Turns
 from langchain_mastra_memory.agents.record import RUN_CHANNEL, RunRecord
 from langchain_mastra_memory.agents.saving import before_run, before_saving, of_run, save
 from langchain_mastra_memory.io import IO

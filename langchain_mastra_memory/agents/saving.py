@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
-from langchain_mastra_memory.agents.core import PROBED, Call, Turns
+from langchain_mastra_memory.agents.call import Call
+from langchain_mastra_memory.agents.core import PROBED, Turns
 from langchain_mastra_memory.agents.identity import Identity
 from langchain_mastra_memory.agents.record import RunRecord
 from langchain_mastra_memory.base import MemoryBase

@@ -12,7 +12,8 @@ from langchain_core.runnables.base import RunnableSerializable
 from langgraph.runtime import get_runtime
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from langchain_mastra_memory.agents.core import Call, turns_of
+from langchain_mastra_memory.agents.call import Call
+from langchain_mastra_memory.agents.core import turns_of
 from langchain_mastra_memory.agents.identity import current_config, identify, is_streamed
 from langchain_mastra_memory.context.assembly import arrange, assemble
 from langchain_mastra_memory.context.layers import Item
