@@ -223,7 +223,9 @@ def peers(data: Sequence[Conversation], embeddings: Embeddings, folder: Path) ->
     for n, conversation in enumerate(data):
         stores[conversation.name] = Chroma(f"peer-{n}", embeddings, client=client)
         texts = [embedded_text(said.speaker, said.text)[:2_000] for said in conversation.messages]
-        stores[conversation.name].add_texts(texts, ids=[said.id for said in conversation.messages])
+        for start in range(0, len(texts), 1_000):  # the backend refuses larger batches
+            ids = [said.id for said in conversation.messages[start : start + 1_000]]
+            stores[conversation.name].add_texts(texts[start : start + 1_000], ids=ids)
 
     def by_chroma(conversation: str, question: str, k: int) -> list[str]:
         return [document.id or "" for document in stores[conversation].similarity_search(question, k=k)]
