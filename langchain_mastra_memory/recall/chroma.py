@@ -173,8 +173,10 @@ class ChromaVectorIndex(VectorIndex):
     def close(self) -> None:
         """Let another process have the folder."""
         with self._lock:
-            self._closed, self._client = True, None
+            client, self._client, self._closed = self._client, None, True
             self._known.clear()
+        if self._server is not None and client is not None:
+            _hang_up(client)
         with self._folders_lock:
             folder, self._folder = self._folder, None
             known = self._folders.get(folder) if folder is not None else None
@@ -184,6 +186,16 @@ class ChromaVectorIndex(VectorIndex):
             if not known.users:
                 del self._folders[folder]
                 _release(known)
+
+
+def _hang_up(client: Client) -> None:
+    """Close a server's client and its connections, which Chroma leaves open; each client has its own."""
+    parts = (client, getattr(client, "_admin_client", None))
+    sessions = [getattr(getattr(part, "_server", None), "_session", None) for part in parts]
+    client.close()
+    for session in sessions:
+        if session is not None:
+            session.close()
 
 
 def _settings() -> Any:
