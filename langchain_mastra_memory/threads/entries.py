@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import ormsgpack
 
+from langchain_mastra_memory.codec import dump_value, load_value
+
 GONE: Final = "gone"
 """The form of a body or an entry whose content was deleted."""
 LIST: Final = "list"
@@ -146,6 +148,13 @@ def _read_entry(data: list[Any]) -> Entry:
     return Entry(data[0], data[1], holes)
 
 
+def _pack(data: list[Any]) -> bytes:
+    try:
+        return ormsgpack.packb(data)
+    except ormsgpack.MsgpackEncodeError:  # an id with a lone surrogate
+        return dump_value(data)
+
+
 def dump_skeleton(skeleton: Skeleton) -> bytes:
     """Return the bytes of a checkpoint's row; versions that nodes have seen are references where they can be."""
     versions = list(skeleton.versions.values())
@@ -169,12 +178,12 @@ def dump_skeleton(skeleton: Skeleton) -> bytes:
     ]
     if skeleton.rest is not None or skeleton.metadata is not None:
         data += (skeleton.rest and list(skeleton.rest), skeleton.metadata and list(skeleton.metadata))
-    return ormsgpack.packb(data)
+    return _pack(data)
 
 
 def load_skeleton(body: bytes) -> Skeleton:
     """Return the checkpoint of `dump_skeleton`."""
-    data = ormsgpack.unpackb(body)
+    data = load_value(body)
     names, versions = data[2], data[3]
     seen = {}
     for node, flat in data[4].items():
@@ -207,12 +216,12 @@ class Write:
 
 def dump_writes(writes: Iterable[Write]) -> bytes:
     """Return the bytes of a task's writes."""
-    return ormsgpack.packb([[w.index, w.channel, _write_entry(w.entry)] for w in writes])
+    return _pack([[w.index, w.channel, _write_entry(w.entry)] for w in writes])
 
 
 def load_writes(body: bytes) -> list[Write]:
     """Return the writes of `dump_writes`."""
-    return [Write(index, channel, _read_entry(entry)) for index, channel, entry in ormsgpack.unpackb(body)]
+    return [Write(index, channel, _read_entry(entry)) for index, channel, entry in load_value(body)]
 
 
 def merge_writes(stored: Iterable[Write], new: Iterable[Write]) -> list[Write]:

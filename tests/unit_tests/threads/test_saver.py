@@ -584,3 +584,14 @@ def test_system_messages_do_not_hide_that_a_list_was_trimmed():
     assert retractable(before, [], []) == ("s", "1", "2", "3")
     summary = SystemMessage("S", id="x", additional_kwargs={"lc_source": "summarization"})
     assert retractable(before, ["x", "3"], [summary]) == ()
+
+
+def test_message_ids_with_lone_surrogates_survive(store):
+    def node(state):
+        return {"messages": [AIMessage("re", id="a\ud800")]}
+
+    builder = StateGraph(MessagesState).add_node(node).add_edge(START, "node")
+    graph = builder.compile(checkpointer=ThreadSaver(store))
+    graph.invoke({"messages": [HumanMessage("q", id="h\ud800")]}, config())
+    again = builder.compile(checkpointer=ThreadSaver(store)).get_state(config())
+    assert [message.id for message in again.values["messages"]] == ["h\ud800", "a\ud800"]
