@@ -2,8 +2,8 @@
 
 Whatever the source (a client's own history, a crashed run, a cancelled tool, an imported thread):
 
-- a result without its call, a second result of a call, and a call without its result are left out; an answered call
-  beside an open one stays;
+- a result without its call, a second result of a call, a call without its result, and a call without a name or an id
+  are left out; an answered call beside an open one stays;
 - results stand right behind the message that made the calls, in the order of the calls;
 - AI messages without text and calls, and empty text blocks, are left out; reasoning stays with its message;
 - system messages in the middle are taken out, for the system text;
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
 
 from langchain_mastra_memory.context.layers import Item, LeftOut
 from langchain_mastra_memory.history.units import REASONING, call_ids, cut
@@ -149,7 +149,7 @@ def _fixed_ai(message: AIMessage, content: str | list[Any], answered: frozenset[
     calls, seen = [], set[str]()
     for call in message.tool_calls:
         name = call["id"] or ""
-        if name in answered and name not in seen:
+        if name in answered and name not in seen and _is_sound(call):
             seen.add(name)
             calls.append(call)
     dropped = len(calls) != len(message.tool_calls) or bool(message.invalid_tool_calls)
@@ -165,6 +165,11 @@ def _fixed_ai(message: AIMessage, content: str | list[Any], answered: frozenset[
     if dropped and "tool_calls" in message.additional_kwargs:
         update["additional_kwargs"] = {k: v for k, v in message.additional_kwargs.items() if k != "tool_calls"}
     return message.model_copy(update=update)
+
+
+def _is_sound(call: ToolCall) -> bool:
+    """Tell whether a call is one that can be sent: some models leave the name or the id out."""
+    return bool(call["id"] and call["name"]) and isinstance(call["args"], dict)
 
 
 def _fixed_result(item: Item, name: str) -> Item:

@@ -153,3 +153,13 @@ def test_any_disorder_becomes_a_prompt_that_strict_providers_take(messages: list
 def test_repairing_twice_changes_nothing_more(messages: list[BaseMessage]) -> None:
     once = repair([Item(message=message) for message in messages]).items
     assert [item.message for item in repair(once).items] == [item.message for item in once]
+
+
+@pytest.mark.parametrize("broken", [{"name": ""}, {"id": None}, {"id": ""}])
+def test_a_call_without_a_name_or_an_id_is_left_out_with_its_result(broken: dict[str, object]) -> None:
+    caller = call("a", "b")
+    caller.tool_calls[0].update(broken)
+    answered = result(str(broken.get("id", "a") or ""))
+    made = repaired(ASKED, caller, answered, result("b"), HumanMessage("next"))
+    assert [c["id"] for c in made[1].tool_calls] == ["b"]
+    assert texts(made) == ["q", "ai", "found", "next"]
