@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.tools import BaseTool
 
 from langchain_mastra_memory.agents.call import Call
@@ -17,6 +17,7 @@ from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.context.assembly import describe
 from langchain_mastra_memory.context.preview import Preview
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.history.incoming import as_messages
 from langchain_mastra_memory.history.options import HistorySource
 from langchain_mastra_memory.ids import checked_id, new_id, optional_id
 from langchain_mastra_memory.io import IO, both
@@ -159,7 +160,7 @@ class AgentMethods(MemoryBase):
             input_key=input_key,
             output_key=output_key,
             system=SystemMessage(system) if isinstance(system, str) else system,
-            tools=tuple(tools),
+            tools=_tools(tools),
             resource_of=resource_id,
             source=history,
             name=name,
@@ -230,8 +231,8 @@ class AgentMethods(MemoryBase):
         if state is not None and checkpoint_id is not None:
             raise ConfigurationError("preview takes a state or a checkpoint_id, not both")
         new = _with_ids(messages)
-        given: Mapping[str, Any] = state if isinstance(state, Mapping) else {"messages": list(state or ())}
-        earlier = tuple(given.get("messages", ()))
+        earlier = as_messages(state.get("messages", ()) if isinstance(state, Mapping) else state or (), "state")
+        given: Mapping[str, Any] = {**(state if isinstance(state, Mapping) else {}), "messages": earlier}
         switches = run_options(options)
         call = Call(
             identity=Identity(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id), options=switches),
@@ -239,7 +240,7 @@ class AgentMethods(MemoryBase):
             messages=(*earlier, *new),
             inputs=tuple(message.id or "" for message in new),
             system=SystemMessage(system) if isinstance(system, str) else system,
-            tools=tuple(tools),
+            tools=_tools(tools),
             state=given,
             model=model,
             source="state" if state is not None else "archive",
@@ -272,9 +273,15 @@ async def _preview(io: IO, turns: Turns, call: Call) -> Preview:
     )
 
 
-def _with_ids(messages: Iterable[Any]) -> tuple[BaseMessage, ...]:
-    given = convert_to_messages(list(messages))
+def _with_ids(messages: object) -> tuple[BaseMessage, ...]:
+    given = as_messages(messages)
     return tuple(message if message.id else message.model_copy(update={"id": new_id()}) for message in given)
+
+
+def _tools(tools: object) -> tuple[Any, ...]:
+    if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
+        raise ConfigurationError(f"tools must be a list of tools, not a {type(tools).__name__}")
+    return tuple(tools)
 
 
 def _name(tool: BaseTool | Mapping[str, Any]) -> str:

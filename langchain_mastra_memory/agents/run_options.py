@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from langchain_core.messages import AnyMessage, convert_to_messages
+from langchain_core.messages import AnyMessage
 from pydantic import BeforeValidator, Field, SkipValidation
 
 from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.history.incoming import as_messages
 
 
 def _messages(value: object) -> object:
-    return tuple(convert_to_messages(value)) if isinstance(value, (list, tuple)) else value
+    return tuple(as_messages(value, "context_messages")) if isinstance(value, (list, tuple)) else value
 
 
 class RunOptions(CheckedOptions):

@@ -80,11 +80,28 @@ def incoming_messages(messages: object) -> list[Incoming]:
     return found
 
 
+def as_messages(messages: object, what: str = "messages") -> list[BaseMessage]:
+    """Return what a caller handed in as LangChain messages: the same objects where they are some already.
+
+    Args:
+        messages: A list of messages, of pairs of role and content, or of mappings with both.
+        what: The name of the argument, for the message.
+
+    Raises:
+        InvalidQueryError: It is no such list.
+    """
+    if isinstance(messages, (str, bytes, Mapping, BaseMessage, StoredMessage)) or not isinstance(messages, Iterable):
+        raise InvalidQueryError(f"{what} must be a list of messages, not a {type(messages).__name__}")
+    return [
+        item if isinstance(item, BaseMessage) else _read(item, place, what)[0] for place, item in enumerate(messages)
+    ]
+
+
 _Read = tuple[BaseMessage, dict[str, Any], int | None, str | None]
 
 
-def _read(item: object, place: int) -> _Read:
-    where = f"messages[{place}]"
+def _read(item: object, place: int, what: str = "messages") -> _Read:
+    where = f"{what}[{place}]"
     if isinstance(item, StoredMessage):
         kind = None if item.kind == "message" else item.kind
         return item.message, check_metadata(item.metadata, where), to_micros(to_moment(item.created_at, where)), kind
@@ -213,6 +230,8 @@ def _change(item: object, place: int) -> Change:
     content = item.get("content")
     if content is not None and not isinstance(content, (str, list)):
         raise InvalidQueryError(f"{where} content must be a string or a list of blocks, not {content!r:.60}")
+    if isinstance(content, list) and not all(isinstance(block, (str, dict)) for block in content):
+        raise InvalidQueryError(f"{where} content has a block that is neither a string nor a mapping: {content!r:.60}")
     edit = _same if content is None else _with_content(content)
     return Change(message_id, edit, check_metadata(item.get("metadata"), f"{where} metadata"))
 

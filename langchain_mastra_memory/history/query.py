@@ -100,7 +100,7 @@ def read_hidden(hide_signals: object) -> Hidden:
         return Hidden(archive=False, kinds=frozenset())
     if isinstance(hide_signals, (str, bytes)) or not isinstance(hide_signals, Iterable):
         raise InvalidQueryError(f"hide_signals must be True, False or a list of types, not {hide_signals!r:.60}")
-    kinds = frozenset(hide_signals)
+    kinds = list(hide_signals)
     if not all(isinstance(kind, str) and kind for kind in kinds):
         raise InvalidQueryError(f"hide_signals must name types of signals, not {sorted(map(repr, kinds))!s:.80}")
-    return Hidden(archive=bool(kinds), kinds=kinds)
+    return Hidden(archive=bool(kinds), kinds=frozenset(kinds))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -128,9 +128,11 @@ def checked(extractors: Sequence[Extractor]) -> tuple[Extractor, ...]:
     """Return extractors whose slugs differ.
 
     Raises:
-        ConfigurationError: Two have the same slug.
+        ConfigurationError: Two have the same slug, or one is none.
     """
     seen: dict[str, Extractor] = {}
+    if not isinstance(extractors, Iterable) or not all(isinstance(one, Extractor) for one in extractors):
+        raise ConfigurationError(f"extract must be a list of Extractor(...), not {extractors!r:.80}")
     for extractor in extractors:
         if extractor.slug in seen:
             other = seen[extractor.slug].name

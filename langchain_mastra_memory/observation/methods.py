@@ -96,7 +96,7 @@ class ObservationMethods(MemoryBase):
         if messages:
             saving: Any = self
             ids = {"thread_id": checked_id(thread_id), "resource_id": resource_id}
-            await io.call(saving.save_messages, saving.asave_messages, list(messages), **ids)
+            await io.call(saving.save_messages, saving.asave_messages, messages, **ids)
         return await manual.observe(engine, io, cause)
 
     aobserve = observe.twin
@@ -226,8 +226,9 @@ class ObservationMethods(MemoryBase):
         """
         from langchain_mastra_memory.observation import manual  # noqa: PLC0415 - the engine, when it is used
 
-        if max_input_tokens <= 0 or (last_messages is not None and last_messages <= 0):
-            raise ConfigurationError("last_messages and max_input_tokens must be positive")
+        _positive("max_input_tokens", max_input_tokens)
+        if last_messages is not None:
+            _positive("last_messages", last_messages)
         return await manual.summarize_thread(
             self,
             io,
@@ -259,6 +260,16 @@ class ObservationMethods(MemoryBase):
     def _refuse_read_only(self, what: str) -> None:
         if self.options.read_only:
             raise ObservationError(f"{what} writes, and this memory is read-only; nothing was changed")
+
+
+def _positive(name: str, number: object) -> None:
+    """Refuse what is no positive whole number.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
+        raise ConfigurationError(f"{name} must be a positive number, not {number!r:.40}")
 
 
 def _usage(calls: Sequence[Any]) -> Usage:

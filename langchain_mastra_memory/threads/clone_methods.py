@@ -250,7 +250,7 @@ def _copy_arguments(
     source_resource_id: object,
 ) -> dict[str, Any]:
     """Return the arguments of `CopyThread`, checked."""
-    if isinstance(message_ids, (str, bytes)):
+    if message_ids is not None and (isinstance(message_ids, (str, bytes)) or not isinstance(message_ids, Iterable)):
         raise InvalidQueryError(f"message_ids must be a list of ids, not {message_ids!r:.80}")
     first, last = to_range(start, end, "[]")
     return {

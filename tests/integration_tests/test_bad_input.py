@@ -11,6 +11,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_mastra_memory.errors import (
+    ConfigurationError,
     InvalidIdError,
     MastraMemoryError,
     MissingResourceError,
@@ -183,3 +184,50 @@ def test_none_never_means_everything(memory: Memory, name: str) -> None:
     with pytest.raises((InvalidIdError, MissingResourceError, TypeError, ValueError)):
         getattr(memory, name)(**{key: value for key, value in arguments.items() if key in parameters})
     assert everything(memory) == before
+
+
+# What is no id: per argument, values of the wrong kind. Each is refused with an error of ours that names the argument.
+NO_MESSAGES = (
+    0,
+    "text",
+    b"x",
+    HumanMessage("x"),
+    [5],
+    [[]],
+    [{}],
+    [("user", None)],
+    [{"role": "nobody", "content": "x"}],
+)
+WRONG: list[tuple[str, str, tuple[Any, ...]]] = [
+    ("save_messages", "messages", NO_MESSAGES),
+    ("update_messages", "messages", (*NO_MESSAGES, [{"id": "m1", "content": [5]}], [{"id": "m1", "content": 5}])),
+    ("preview", "messages", NO_MESSAGES),
+    ("preview", "state", (5, "text", {"messages": 5}, [5])),
+    ("preview", "tools", (5, "text", {})),
+    ("observe", "messages", (5, "text", [5])),
+    ("recall", "hide_signals", (5, "text", [5], [[]], [{}])),
+    ("clone_thread", "message_ids", (5, "text", [5.5])),
+    ("copy_thread", "message_ids", (5, "text", [None])),
+    ("summarize_thread", "last_messages", (0, -1, "1", 1.5, True)),
+    ("summarize_thread", "max_input_tokens", (0, None, "1", 1.5)),
+    ("summarize_thread", "extract", (5, "text", [5])),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "values"), WRONG, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_value_of_the_wrong_kind_is_refused_and_changes_nothing(
+    memory: Memory, name: str, argument: str, values: tuple[Any, ...]
+) -> None:
+    before = everything(memory)
+    for value in values:
+        with pytest.raises(MastraMemoryError):
+            getattr(memory, name)(**{**CALLS[name], argument: value})
+    assert everything(memory) == before
+
+
+@pytest.mark.parametrize("store", [None, 5, b"sqlite://", "sqlite:///a\0b", "", "somewhere"])
+def test_a_store_that_is_none_is_refused(store: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        Memory(store)

@@ -87,6 +87,10 @@ class SQLMemoryStore(ContextManaged):
         prepared_statements: bool = True,
         **engine_options: Any,
     ) -> None:
+        if not isinstance(url, str) and not hasattr(url, "drivername"):
+            raise ConfigurationError(f"the store must be a URL or a MemoryStore, not {url!r:.40}")
+        if isinstance(url, str) and "\0" in url:
+            raise ConfigurationError("the store URL has a NUL character")
         drivername, separator, _ = url.partition("://") if isinstance(url, str) else (url.drivername, "://", "")
         scheme = drivername.partition("+")[0]
         if scheme == "postgres":

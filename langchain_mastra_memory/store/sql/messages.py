@@ -143,7 +143,7 @@ def save_messages(tx: Tx, op: SaveMessages) -> list[StoredMessage]:
                 "id": row.id,
                 "role": row.role,
                 "kind": row.kind,
-                "body": _body(row.message),
+                "body": body_of(row.message),
                 "metadata": dump_json(row.metadata) if row.metadata else None,
                 "tokens": row.tokens,
                 "revision": 1,
@@ -224,7 +224,12 @@ def _written(new: NewMessage, seq: int, branch: int, now: int, *, outside: bool)
     )
 
 
-def _body(message: BaseMessage) -> bytes:
+def body_of(message: BaseMessage) -> bytes:
+    """Return the body of a message to save.
+
+    Raises:
+        InvalidQueryError: It holds a value that can't be stored.
+    """
     try:
         return dump_message(message)
     except TypeError as error:
@@ -264,7 +269,7 @@ def rewrite(tx: Tx, thread: ThreadRow, row: tuple[Any, ...], new: NewMessage) ->
         old revision if nothing was changed.
     """
     metadata = dump_json(new.metadata) if new.metadata else None
-    body = _body(new.message)
+    body = body_of(new.message)
     old = message_of(row[2], row[4]) if row[4] != body else None
     if row[3] == new.kind and row[5] == metadata and (old is None or dump_message(old) == body):
         return [_read(row, new.message)]

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from langchain_mastra_memory.codec import dump_message
 from langchain_mastra_memory.store.operations.messages import NewMessage
 from langchain_mastra_memory.store.operations.runs import (
     History,
@@ -29,7 +28,7 @@ from langchain_mastra_memory.store.sql.cascade import (
 )
 from langchain_mastra_memory.store.sql.lines import line_after, make_thread, move_thread
 from langchain_mastra_memory.store.sql.locking import ThreadRow, find_thread, lock_thread, not_found
-from langchain_mastra_memory.store.sql.messages import rewrite
+from langchain_mastra_memory.store.sql.messages import body_of, rewrite
 from langchain_mastra_memory.store.sql.positions import position_at
 from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, message_of, stored_message
@@ -331,7 +330,7 @@ def _values(thread: ThreadRow, row: WrittenRow) -> dict[str, Any]:
         "id": row.id,
         "role": row.role,
         "kind": row.kind,
-        "body": dump_message(row.message),
+        "body": body_of(row.message),
         "metadata": dump_json(row.metadata) if row.metadata else None,
         "tokens": row.tokens,
         "revision": 1,

@@ -43,6 +43,8 @@ def test_unknown_switches_are_refused_with_their_names() -> None:
         run_options("off")
     with pytest.raises(ConfigurationError, match="last_messages"):
         run_options({"last_messages": -1})
+    with pytest.raises(ConfigurationError, match="context_messages"):
+        run_options({"context_messages": [5]})
 
 
 def test_an_unknown_switch_stops_the_run_before_the_model_is_called() -> None:
