@@ -79,6 +79,8 @@ def tool_name(name: str) -> str:
 
 
 def _call(prompt: str, runtime: ToolRuntime | None) -> tuple[Task, RunnableConfig | None, str]:
+    if not prompt.strip():  # the delegating model's mistake, which it can mend
+        raise ToolException("The task is empty. Call the tool again with a prompt that says what to do.")
     task = read_task(prompt)
     if runtime is None:
         return task, None, ""

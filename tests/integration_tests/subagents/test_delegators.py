@@ -421,6 +421,18 @@ async def test_a_workers_failure_is_a_tool_error_without_its_secrets(memory, mod
     assert result["messages"][-1].text == "I will try something else"
 
 
+@modes
+@pytest.mark.parametrize("prompt", ["", " \n"])
+async def test_an_empty_task_is_an_answer_that_the_delegating_model_can_mend(memory, mode, prompt):
+    worker = memory.subagent(worker_agent(say("done it")), name="helper")
+    calls = [tool_call("helper", {"prompt": text}, id=name) for text, name in ((prompt, "c1"), ("task", "c2"))]
+    result = await run(parent_agent(memory, say(*calls, "done"), [worker.as_tool()]), [("user", "hi")], mode)
+    empty, mended = [m for m in result["messages"] if isinstance(m, ToolMessage)]
+    assert (empty.status, mended.status) == ("error", "success")
+    assert "prompt" in empty.text
+    assert mended.text == "done it"
+
+
 def test_a_worker_that_answers_nothing_says_so(memory):
     worker = memory.subagent(worker_agent(say("")), name="helper")
     top = say(tool_call("helper", {"prompt": "task"}, id="c1"), "done")
