@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langchain_mastra_memory.errors import ProcessorError
 from langchain_mastra_memory.store.base import MemoryStore, Operation
 from langchain_mastra_memory.store.wrappers.base import Inner, StoreWrapper
 from langchain_mastra_memory.store.wrappers.walking import Walk
@@ -28,7 +29,7 @@ class RedactingStore(StoreWrapper):
     Args:
         store: The store to wrap.
         redact: Returns a text without what must not be kept. It must give the same for the same text, and change
-            nothing in what it gave.
+            nothing in what it gave. If it raises, the write is a `ProcessorError`, and nothing is written.
 
     Example:
         >>> import re
@@ -42,13 +43,27 @@ class RedactingStore(StoreWrapper):
 
     def __init__(self, store: MemoryStore, redact: Callable[[str], str]) -> None:
         super().__init__(store)
-        self._redact = redact
-        self._walk = Walk(redact, self._json, lambda raw: raw, self._message)
+        self._function = redact
+        self._walk = Walk(self._redact, self._json, lambda raw: raw, self._message)
 
     async def around(self, operation: Operation[T], inner: Inner) -> T:
         """Redact what the operation brings."""
         result: T = await inner(self._walk.walk(operation) if operation.writes else operation)
         return result
+
+    def _redact(self, text: str) -> str:
+        try:
+            redacted: object = self._function(text)
+        except Exception as error:
+            raise ProcessorError(
+                f"the redact function of a RedactingStore raised {type(error).__name__}; nothing was written"
+            ) from error
+        if not isinstance(redacted, str):
+            raise ProcessorError(
+                f"the redact function of a RedactingStore returned a {type(redacted).__name__}, not a text; nothing "
+                "was written"
+            )
+        return redacted
 
     def _json(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -14,6 +14,7 @@ from langchain_core.messages.tool import tool_call
 from langchain_mastra_memory.errors import (
     ConfigurationError,
     InvalidQueryError,
+    ProcessorError,
     StoreCorruptError,
     StoreReadOnlyError,
     ThreadNotFoundError,
@@ -267,3 +268,14 @@ async def test_a_trace_has_the_operation_its_error_and_a_time() -> None:
     assert traces[0].error is None
     assert isinstance(traces[1].error, ThreadNotFoundError)
     assert all(trace.seconds >= 0 for trace in traces)
+
+
+@pytest.mark.parametrize("broken", [lambda text: 1 / 0, lambda text: None, lambda text: text.encode()])
+def test_a_redact_function_that_fails_stops_the_write_with_an_error_that_names_it(broken: object) -> None:
+    with SQLMemoryStore("memory://") as inner:
+        store = RedactingStore(inner, broken)  # type: ignore[arg-type]
+        message = NewMessage(message=HumanMessage("PIN 1234", id="m"), tokens=1)
+        with pytest.raises(ProcessorError, match="redact function") as raised:
+            store.run(SaveMessages(thread_id="t", resource_id="ada", messages=(message,)))
+        assert "1234" not in str(raised.value)
+        assert inner.run(GetThread(thread_id="t")) is None
