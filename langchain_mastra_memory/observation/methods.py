@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
+from pydantic import ValidationError
 
 from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.checked_options import faults_of
 from langchain_mastra_memory.errors import ConfigurationError, MissingResourceError, ObservationError
 from langchain_mastra_memory.ids import checked_id, optional_id
 from langchain_mastra_memory.io import IO, both
@@ -50,13 +52,16 @@ class ObservationMethods(MemoryBase):
         """
         from langchain_mastra_memory.observation.node import ObservationNode  # noqa: PLC0415 - it knows the agents
 
-        return ObservationNode(
-            self,
-            input_messages_key=input_messages_key,
-            output_messages_key=output_messages_key,
-            trim_messages=trim_messages,
-            name=name,
-        )
+        try:
+            return ObservationNode(
+                self,
+                input_messages_key=input_messages_key,
+                output_messages_key=output_messages_key,
+                trim_messages=trim_messages,
+                name=name,
+            )
+        except ValidationError as error:
+            raise ConfigurationError(faults_of("observation_node", error)) from error
 
     @both
     async def observe(

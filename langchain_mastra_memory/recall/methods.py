@@ -6,8 +6,16 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
+
 from langchain_mastra_memory.base import MemoryBase
-from langchain_mastra_memory.errors import ConfigurationError, InvalidQueryError, MissingResourceError
+from langchain_mastra_memory.checked_options import faults_of
+from langchain_mastra_memory.errors import (
+    ConfigurationError,
+    InvalidFilterError,
+    InvalidQueryError,
+    MissingResourceError,
+)
 from langchain_mastra_memory.ids import optional_id
 from langchain_mastra_memory.io import IO, both
 from langchain_mastra_memory.recall.options import Mode, as_range, checked_range
@@ -66,7 +74,8 @@ class RecallMethods(MemoryBase):
             message_range: How many neighbours are shown, or (before, after); by default the options'.
 
         Raises:
-            ConfigurationError: Semantic recall is off.
+            ConfigurationError: Semantic recall is off, or an option makes no sense.
+            InvalidFilterError: The filter cannot be honoured.
 
         Example:
             >>> from langchain_mastra_memory import Memory
@@ -78,15 +87,14 @@ class RecallMethods(MemoryBase):
         from langchain_mastra_memory.recall.retriever import SemanticRecallRetriever  # noqa: PLC0415 - knows Memory
 
         self.recall_engine  # noqa: B018 - raises when recall is off
-        return SemanticRecallRetriever(
-            memory=self,
-            thread_id=optional_id(thread_id, "thread_id"),
-            resource_id=optional_id(resource_id),
-            k=k,
-            filter=filter,
-            mode=mode,
-            message_range=message_range,
-        )
+        ids = {"thread_id": optional_id(thread_id, "thread_id"), "resource_id": optional_id(resource_id)}
+        try:
+            return SemanticRecallRetriever(
+                memory=self, k=k, filter=filter, mode=mode, message_range=message_range, **ids
+            )
+        except ValidationError as error:
+            is_filter = all(fault["loc"][:1] == ("filter",) for fault in error.errors())
+            raise (InvalidFilterError if is_filter else ConfigurationError)(faults_of("retriever", error)) from error
 
     @both
     async def reindex(self, io: IO, *, progress: Callable[[int, int], object] | None = None) -> int:

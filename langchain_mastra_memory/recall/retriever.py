@@ -98,6 +98,8 @@ class SemanticRecallRetriever(BaseRetriever):
         return cast("RecallMethods", self.memory)
 
     async def _find(self, io: IO, query: str, **kwargs: Any) -> list[Document]:
+        if not isinstance(query, str):
+            raise InvalidQueryError(f"the query must be a text, not a {type(query).__name__}: {query!r:.60}")
         thread_id, resource_id = kwargs.pop(_IDS, None) or self._ids(None)
         kwargs.pop("verbose", None)
         unknown = set(kwargs) - {"k", "filter", "mode", "message_range", "threshold"}

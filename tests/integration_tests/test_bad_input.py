@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_mastra_memory.errors import (
     ConfigurationError,
     InvalidIdError,
+    InvalidQueryError,
     MastraMemoryError,
     MissingResourceError,
     ThreadNotFoundError,
@@ -208,6 +209,12 @@ WRONG: list[tuple[str, str, tuple[Any, ...]]] = [
     ("recall", "hide_signals", (5, "text", [5], [[]], [{}])),
     ("clone_thread", "message_ids", (5, "text", [5.5])),
     ("copy_thread", "message_ids", (5, "text", [None])),
+    ("retriever", "filter", (5, "text", {"k": {"$where": 1}})),
+    ("retriever", "k", (0, -1, "many")),
+    ("retriever", "mode", (5, "semantic")),
+    ("retriever", "message_range", (-1, "wide")),
+    ("observation_node", "name", (5,)),
+    ("observation_node", "trim_messages", ("perhaps",)),
     ("summarize_thread", "last_messages", (0, -1, "1", 1.5, True)),
     ("summarize_thread", "max_input_tokens", (0, None, "1", 1.5)),
     ("summarize_thread", "extract", (5, "text", [5])),
@@ -223,7 +230,7 @@ def test_a_value_of_the_wrong_kind_is_refused_and_changes_nothing(
     before = everything(memory)
     for value in values:
         with pytest.raises(MastraMemoryError):
-            getattr(memory, name)(**{**CALLS[name], argument: value})
+            getattr(memory, name)(**{**CALLS.get(name, {}), argument: value})
     assert everything(memory) == before
 
 
@@ -231,3 +238,12 @@ def test_a_value_of_the_wrong_kind_is_refused_and_changes_nothing(
 def test_a_store_that_is_none_is_refused(store: Any) -> None:
     with pytest.raises(ConfigurationError):
         Memory(store)
+
+
+@pytest.mark.parametrize("query", [None, 5, ["words"], {"question": "words"}, HumanMessage("words")])
+async def test_a_query_that_is_no_text_is_refused_by_the_retriever(memory: Memory, query: Any) -> None:
+    retriever = memory.retriever(resource_id="ada")
+    with pytest.raises(InvalidQueryError, match="text"):
+        retriever.invoke(query)
+    with pytest.raises(InvalidQueryError, match="text"):
+        await retriever.ainvoke(query)
