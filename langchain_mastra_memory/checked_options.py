@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.shown import shown
 
 
 class CheckedOptions(BaseModel):
@@ -31,6 +32,6 @@ def faults_of(name: str, error: ValidationError) -> str:
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
             message = "there is no such option"
-        given = f" (got {fault['input']!r:.60})" if field else ""
+        given = f" (got {shown(fault['input'], 60)})" if field else ""
         found[field] = f"{found[field]}, or: {message}" if field in found else f"{field}{given}: {message}".lstrip(": ")
     return f"{name}: " + "; ".join(found.values())

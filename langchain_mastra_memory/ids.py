@@ -6,6 +6,7 @@ import uuid
 from typing import Final
 
 from langchain_mastra_memory.errors import InvalidIdError
+from langchain_mastra_memory.shown import shown
 
 MAX_ID_LENGTH: Final = 512
 
@@ -26,7 +27,7 @@ def checked_id(value: object, what: str = "thread_id") -> str:
     if isinstance(value, uuid.UUID) or (isinstance(value, int) and not isinstance(value, bool)):
         value = str(value)
     if not isinstance(value, str):
-        raise InvalidIdError(f"{what} must be a string of 1 to {MAX_ID_LENGTH} characters, not {value!r:.80}")
+        raise InvalidIdError(f"{what} must be a string of 1 to {MAX_ID_LENGTH} characters, not {shown(value, 80)}")
     if not value:
         raise InvalidIdError(f"{what} is empty; it must have 1 to {MAX_ID_LENGTH} characters")
     if len(value) > MAX_ID_LENGTH:

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, SkipValidation
 from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.history.incoming import as_messages
+from langchain_mastra_memory.shown import shown
 
 
 def _messages(value: object) -> object:
@@ -90,7 +91,7 @@ def run_options(value: object) -> RunOptions:
     if isinstance(value, RunOptions):
         return value
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"the run's memory options must be a RunOptions or a dict, not {value!r:.80}")
+        raise ConfigurationError(f"the run's memory options must be a RunOptions or a dict, not {shown(value)}")
     try:
         return RunOptions(**{str(name): given for name, given in value.items()})
     except ConfigurationError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_mastra_memory.errors import InvalidQueryError
 from langchain_mastra_memory.ids import checked_id, optional_id
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.messages import Hidden, Include
 from langchain_mastra_memory.threads.filters import check_count
 
@@ -60,7 +61,7 @@ def read_include(include: object) -> tuple[Include, ...]:
     if include is None:
         return ()
     if isinstance(include, (str, bytes, Mapping, Include)) or not isinstance(include, Iterable):
-        raise InvalidQueryError(f"include must be a list of ids or mappings, not {include!r:.80}")
+        raise InvalidQueryError(f"include must be a list of ids or mappings, not {shown(include, 80)}")
     return tuple(_read_item(item, f"include[{place}]") for place, item in enumerate(include))
 
 
@@ -76,7 +77,9 @@ def _read_item(item: object, where: str) -> Include:
         return Include(id=checked_id(item, where))
     unknown = sorted(str(key) for key in item if key not in Include.__dataclass_fields__)
     if unknown:
-        raise InvalidQueryError(f"{where} has {unknown[0]!r:.40}; it may have id, thread_id, with_previous, with_next")
+        raise InvalidQueryError(
+            f"{where} has {shown(unknown[0], 40)}; it may have id, thread_id, with_previous, with_next"
+        )
     return Include(
         id=checked_id(item.get("id"), f"{where} id"),
         thread_id=optional_id(item.get("thread_id"), f"{where} thread_id"),
@@ -99,7 +102,7 @@ def read_hidden(hide_signals: object) -> Hidden:
     if hide_signals is False:
         return Hidden(archive=False, kinds=frozenset())
     if isinstance(hide_signals, (str, bytes)) or not isinstance(hide_signals, Iterable):
-        raise InvalidQueryError(f"hide_signals must be True, False or a list of types, not {hide_signals!r:.60}")
+        raise InvalidQueryError(f"hide_signals must be True, False or a list of types, not {shown(hide_signals, 60)}")
     kinds = list(hide_signals)
     if not all(isinstance(kind, str) and kind for kind in kinds):
         raise InvalidQueryError(f"hide_signals must name types of signals, not {sorted(map(repr, kinds))!s:.80}")

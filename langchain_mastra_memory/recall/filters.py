@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from langchain_mastra_memory.errors import InvalidFilterError
+from langchain_mastra_memory.shown import shown
 
 Metadata = Mapping[str, Any]
 Test = Callable[[Metadata, Metadata], bool]
@@ -67,7 +68,7 @@ def parse_filter(given: Mapping[str, Any] | None) -> Filter | None:
 
 def _all_of(given: Any, needs: list[bool], depth: int) -> Test:
     if not isinstance(given, Mapping):
-        raise InvalidFilterError(f"a filter must be a mapping of keys to values or operators, not {given!r:.80}")
+        raise InvalidFilterError(f"a filter must be a mapping of keys to values or operators, not {shown(given, 80)}")
     if depth > _DEEPEST:
         raise InvalidFilterError(f"a filter may be nested {_DEEPEST} deep, this one is deeper")
     tests = [_entry(key, value, needs, depth) for key, value in given.items()]
@@ -76,10 +77,10 @@ def _all_of(given: Any, needs: list[bool], depth: int) -> Test:
 
 def _entry(key: object, value: Any, needs: list[bool], depth: int) -> Test:
     if not isinstance(key, str) or not key:
-        raise InvalidFilterError(f"a filter key must be a text, not {key!r:.80}")
+        raise InvalidFilterError(f"a filter key must be a text, not {shown(key, 80)}")
     if key in ("$and", "$or"):
         if isinstance(value, str) or not isinstance(value, Sequence):
-            raise InvalidFilterError(f"{key} takes a list of filters, not {value!r:.80}")
+            raise InvalidFilterError(f"{key} takes a list of filters, not {shown(value, 80)}")
         parts = [_all_of(part, needs, depth + 1) for part in value]
         if key == "$and":
             return lambda thread, message: all(part(thread, message) for part in parts)
@@ -88,7 +89,7 @@ def _entry(key: object, value: Any, needs: list[bool], depth: int) -> Test:
         inner = _all_of(value, needs, depth + 1)
         return lambda thread, message: not inner(thread, message)
     if key.startswith("$"):
-        raise InvalidFilterError(f"unknown filter operator {key!r:.40}; known are $and, $or, $not on filters")
+        raise InvalidFilterError(f"unknown filter operator {shown(key, 40)}; known are $and, $or, $not on filters")
     of_message = key.startswith("message.")
     needs.append(of_message)
     path = key.split(".", 1)[1] if key.startswith(("message.", "thread.")) else key
@@ -116,7 +117,7 @@ def _condition(key: str, value: Any) -> Callable[[Any], bool]:
     unknown = [name for name in value if name not in OPERATORS]
     if unknown:
         raise InvalidFilterError(
-            f"unknown filter operator {unknown[0]!r:.40} for {key!r:.40}; known are {', '.join(OPERATORS)}"
+            f"unknown filter operator {shown(unknown[0], 40)} for {shown(key, 40)}; known are {', '.join(OPERATORS)}"
         )
     tests = [_operator(key, name, operand) for name, operand in value.items()]
     return lambda found: all(test(found) for test in tests)
@@ -133,22 +134,22 @@ def _operator(key: str, name: str, operand: Any) -> Callable[[Any], bool]:
     if name == "$nin":
         return lambda found: not operand or (found is not _MISSING and not any(_equal(found, one) for one in operand))
     if isinstance(operand, bool) or not isinstance(operand, (*_NUMBERS, str)):
-        raise InvalidFilterError(f"{name} of {key!r:.40} compares numbers or texts, not {operand!r:.40}")
+        raise InvalidFilterError(f"{name} of {shown(key, 40)} compares numbers or texts, not {shown(operand, 40)}")
     return lambda found: _ordered(name, found, operand)
 
 
 def _check_operand(key: str, name: str, operand: Any) -> None:
     if name in ("$in", "$nin"):
         if isinstance(operand, str) or not isinstance(operand, (list, tuple, set, frozenset)):
-            raise InvalidFilterError(f"{name} of {key!r:.40} takes a list, not {operand!r:.40}")
+            raise InvalidFilterError(f"{name} of {shown(key, 40)} takes a list, not {shown(operand, 40)}")
         for one in operand:
             _check_operand(key, "$eq", one)
         return
     if isinstance(operand, float) and not math.isfinite(operand):
-        raise InvalidFilterError(f"{name} of {key!r:.40} has {operand!r}, which JSON can't hold")
+        raise InvalidFilterError(f"{name} of {shown(key, 40)} has {operand!r}, which JSON can't hold")
     if operand is not None and not isinstance(operand, (bool, *_NUMBERS, str, list, tuple, dict)):
         raise InvalidFilterError(
-            f"{name} of {key!r:.40} has {operand!r:.40}; metadata is JSON: text, number, bool, null"
+            f"{name} of {shown(key, 40)} has {shown(operand, 40)}; metadata is JSON: text, number, bool, null"
         )
 
 

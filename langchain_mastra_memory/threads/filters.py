@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 from langchain_mastra_memory.errors import InvalidFilterError, InvalidQueryError
+from langchain_mastra_memory.shown import shown
 
 MAX_KEY_LENGTH: Final = 128
 MAX_COUNT: Final = 2**31 - 1
@@ -44,11 +45,11 @@ def check_filter(metadata: Mapping[str, Any] | None) -> dict[str, Scalar] | None
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
-        raise InvalidFilterError(f"a metadata filter is a mapping of keys to values, not {metadata!r:.80}")
+        raise InvalidFilterError(f"a metadata filter is a mapping of keys to values, not {shown(metadata, 80)}")
     for key, value in metadata.items():
         if not isinstance(key, str) or not _KEY.fullmatch(key) or key in _RESERVED:
             raise InvalidFilterError(
-                f"metadata key {key!r:.80} can't be filtered by: use letters, digits and underscores, "
+                f"metadata key {shown(key, 80)} can't be filtered by: use letters, digits and underscores, "
                 "not starting with a digit"
             )
         if len(key) > MAX_KEY_LENGTH:
@@ -59,7 +60,7 @@ def check_filter(metadata: Mapping[str, Any] | None) -> dict[str, Scalar] | None
             isinstance(value, float) and not math.isfinite(value)
         ):
             raise InvalidFilterError(
-                f"metadata filter {key!r} must be a string, a finite number, a boolean or None, not {value!r:.80}"
+                f"metadata filter {key!r} must be a string, a finite number, a boolean or None, not {shown(value, 80)}"
             )
     return dict(metadata) or None
 
@@ -93,7 +94,7 @@ def check_count(value: object, what: str) -> int:
         InvalidQueryError: It is not an integer from 0 to `MAX_COUNT`.
     """
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
-        raise InvalidQueryError(f"{what} must be an integer from 0 to {MAX_COUNT}, not {value!r:.40}")
+        raise InvalidQueryError(f"{what} must be an integer from 0 to {MAX_COUNT}, not {shown(value, 40)}")
     return value
 
 
@@ -105,7 +106,7 @@ def check_word(value: object, words: object, what: str) -> Any:
     """
     allowed = get_args(words)
     if value not in allowed:
-        raise InvalidQueryError(f"{what} must be one of {', '.join(map(repr, allowed))}, not {value!r:.40}")
+        raise InvalidQueryError(f"{what} must be one of {', '.join(map(repr, allowed))}, not {shown(value, 40)}")
     return value
 
 
@@ -130,7 +131,7 @@ def to_moment(value: object, what: str) -> datetime:
         except ValueError:
             moment = None
     if moment is None:
-        raise InvalidQueryError(f"{what} must be a datetime, a date or an ISO 8601 string, not {value!r:.40}")
+        raise InvalidQueryError(f"{what} must be a datetime, a date or an ISO 8601 string, not {shown(value, 40)}")
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
@@ -181,13 +182,13 @@ def check_metadata(metadata: object, what: str = "metadata") -> dict[str, Any]:
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
-        raise InvalidQueryError(f"{what} must be a mapping, not {metadata!r:.80}")
-    return {_json_key(key, what): _json(value, f"{what}[{key!r:.40}]", 1) for key, value in metadata.items()}
+        raise InvalidQueryError(f"{what} must be a mapping, not {shown(metadata, 80)}")
+    return {_json_key(key, what): _json(value, f"{what}[{shown(key, 40)}]", 1) for key, value in metadata.items()}
 
 
 def _json_key(key: object, where: str) -> str:
     if not isinstance(key, str):
-        raise InvalidQueryError(f"{where} has the key {key!r:.80}; keys must be strings")
+        raise InvalidQueryError(f"{where} has the key {shown(key, 80)}; keys must be strings")
     return str.__str__(key)  # an enum's own text, not its name
 
 
@@ -205,10 +206,10 @@ def _json(value: object, where: str, depth: int) -> Any:
     if depth > 100:
         raise InvalidQueryError(f"{where[:80]}... is nested more than 100 deep")
     if isinstance(value, Mapping):
-        return {_json_key(k, where): _json(v, f"{where}[{k!r:.40}]", depth + 1) for k, v in value.items()}
+        return {_json_key(k, where): _json(v, f"{where}[{shown(k, 40)}]", depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json(v, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)]
-    raise InvalidQueryError(f"{where} is a {type(value).__name__}, which is not JSON data: {value!r:.60}")
+    raise InvalidQueryError(f"{where} is a {type(value).__name__}, which is not JSON data: {shown(value, 60)}")
 
 
 def check_title(title: object) -> str | None:
@@ -219,4 +220,4 @@ def check_title(title: object) -> str | None:
     """
     if title is None or isinstance(title, str):
         return title
-    raise InvalidQueryError(f"title must be a string or None, not {title!r:.60}")
+    raise InvalidQueryError(f"title must be a string or None, not {shown(title, 60)}")

@@ -247,3 +247,34 @@ async def test_a_query_that_is_no_text_is_refused_by_the_retriever(memory: Memor
         retriever.invoke(query)
     with pytest.raises(InvalidQueryError, match="text"):
         await retriever.ainvoke(query)
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("value", [nested(5_000), Unshowable()], ids=["deep", "unshowable"])
+def test_a_value_that_cannot_be_shown_is_refused_like_any_other(memory: Memory, value: Any) -> None:
+    for name, argument in (
+        ("get_thread", "thread_id"),
+        ("list_threads", "resource_id"),
+        ("list_threads", "metadata"),
+        ("list_threads", "page"),
+        ("recall", "metadata"),
+        ("recall", "direction"),
+        ("recall", "start"),
+        ("recall", "include"),
+        ("update_thread", "title"),
+        ("update_thread", "metadata"),
+        ("preview", "options"),
+    ):
+        with pytest.raises(MastraMemoryError):
+            getattr(memory, name)(**{**CALLS[name], argument: value})
