@@ -150,7 +150,9 @@ class Background:
         self, phase: str, error: BaseException, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> None:
         """Log a failure once and keep it for `settled()`."""
-        logger.warning("memory: %s failed for thread %r: %s: %s", phase, thread_id, type(error).__name__, error)
+        # A provider's text may hold a key: it is in what `settled()` returns, and in logs at DEBUG only.
+        logger.warning("memory: %s failed for thread %r: %s", phase, thread_id, type(error).__name__)
+        logger.debug("memory: %s failed for thread %r", phase, thread_id, exc_info=error)
         failure = BackgroundFailure(
             phase=phase, error=error, thread_id=thread_id, resource_id=resource_id, at=self._owner.clock()
         )

@@ -103,6 +103,7 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
         if resource not in ("derived", "shared"):
             raise ConfigurationError(f"resource must be 'derived' or 'shared', not {resource!r:.40}")
         self._name = self.name = checked_id(name, "name")
+        self.shares_its_name = False
         self.description = description or f"Gives a task to {name} and returns the answer."
         self._agent = agent
         self._memory = memory
@@ -283,12 +284,12 @@ def _is_free(key: str) -> bool:
 
 
 def _note_name(memory: MemoryBase, worker: SubAgent) -> None:
-    """Say when two workers of one memory have one name: they share its resource, with pages and all."""
+    """Say once when two workers of one memory have one name: they share its resource, with pages and all."""
     named = _NAMES.setdefault(memory, weakref.WeakValueDictionary())
-    other = named.get(worker._name)  # noqa: SLF001 - a worker's own module
-    if other is not None and other._agent is not worker._agent:  # noqa: SLF001
+    other = named.setdefault(worker._name, worker)  # noqa: SLF001 - a worker's own module
+    if other._agent is not worker._agent and not other.shares_its_name:  # noqa: SLF001
+        other.shares_its_name = True
         logger.warning("two workers are named %r: they share one resource; give one another name", worker.name)
-    named[worker._name] = worker  # noqa: SLF001
 
 
 def _has_memory(graph: object) -> bool:

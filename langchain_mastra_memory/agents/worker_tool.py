@@ -92,8 +92,8 @@ def _call(prompt: str, runtime: ToolRuntime | None) -> tuple[Task, RunnableConfi
 class _Failures:
     """Turns a worker's failure into a tool error that the delegating agent can handle.
 
-    The text of a foreign error may hold secrets, and goes to a model: it is logged, not forwarded. Interrupts pass, and
-    so do errors of ours, which the application must see.
+    The text of a foreign error may hold secrets: it goes neither to the model nor, above DEBUG, into a log. Interrupts
+    pass, and so do errors of ours, which the application must see.
     """
 
     def __init__(self, name: str | None) -> None:
@@ -106,7 +106,10 @@ class _Failures:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, GraphBubbleUp | MastraMemoryError | ToolException):
-            logger.warning("worker %r failed", self._name, exc_info=error)
+            logger.warning(
+                "worker %r failed: %s (its text and traceback: level DEBUG)", self._name, type(error).__name__
+            )
+            logger.debug("worker %r failed", self._name, exc_info=error)
             raise ToolException(f"{self._name} could not do the task ({type(error).__name__}).") from error
 
 
