@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langchain_mastra_memory.errors import MastraMemoryError, ThreadNotFoundError
+from langchain_mastra_memory.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +110,7 @@ def messages(
     with _opened(database) as memory:
         if memory.get_thread(thread, resource_id=resource) is None:
             raise ThreadNotFoundError(
-                f"there is no thread {thread!r:.80} here" + (f" of {resource!r:.80}" if resource else "")
+                f"there is no thread {shown(thread, 80)} here" + (f" of {shown(resource, 80)}" if resource else "")
             )
         page = memory.recall(thread_id=thread, resource_id=resource, per_page=limit, direction="desc")
         rows = [

@@ -18,6 +18,7 @@ from langchain_mastra_memory.observation.methods import ObservationMethods
 from langchain_mastra_memory.observation.options import ObservationalMemory
 from langchain_mastra_memory.recall.methods import RecallMethods
 from langchain_mastra_memory.recall.options import SemanticRecall
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.base import ContextManaged, MemoryStore
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore, utc_now
 from langchain_mastra_memory.threads.methods import ThreadMethods
@@ -103,7 +104,7 @@ class Memory(
         token_counter: TokenCounter | None = None,
     ) -> None:
         if layout not in ("documented", "cached"):
-            raise ConfigurationError(f"layout must be 'documented' or 'cached', not {layout!r:.40}")
+            raise ConfigurationError(f"layout must be 'documented' or 'cached', not {shown(layout, 40)}")
         self.options = MemoryOptions(
             message_history=_feature("message_history", message_history, MessageHistory),
             working_memory=_feature("working_memory", working_memory, WorkingMemory),
@@ -213,4 +214,4 @@ def _feature(name: str, value: Option | bool | None, kind: type[Option]) -> Opti
         return kind()
     if isinstance(value, kind):
         return value
-    raise ConfigurationError(f"{name} must be True, False, None or {kind.__name__}(...), not {value!r:.80}")
+    raise ConfigurationError(f"{name} must be True, False, None or {kind.__name__}(...), not {shown(value, 80)}")

@@ -13,6 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.shown import shown
 
 ModelSpec = str | Runnable[Any, Any] | Callable[..., Any]
 """A `provider:model` string for `init_chat_model`, a chat model, any Runnable from messages to a message, or a function
@@ -39,7 +40,7 @@ def chat_model(*candidates: ModelSpec | None, what: str, runtime: object = None)
             return _from_string(candidate)
         if callable(candidate):
             return chat_model(candidate(runtime), what=what)
-        raise ConfigurationError(f"a model must be a string, a chat model or a function, not {candidate!r:.80}")
+        raise ConfigurationError(f"a model must be a string, a chat model or a function, not {shown(candidate, 80)}")
     raise ConfigurationError(f"{what} needs a model: give it one, or `Memory(model=...)`")
 
 

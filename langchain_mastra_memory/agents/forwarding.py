@@ -9,6 +9,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.shown import shown
 
 HANDOFF_MARK: Final = "__is_handoff_back"
 """How langgraph-supervisor marks the messages that say "transferring back"."""
@@ -56,7 +57,7 @@ def read_task(given: object) -> Task:
         return _from_messages([given], {})
     if isinstance(given, Sequence):
         return _from_messages(convert_to_messages(given), {})
-    raise ConfigurationError(f"a worker takes a prompt, messages or a state with messages, not {given!r:.80}")
+    raise ConfigurationError(f"a worker takes a prompt, messages or a state with messages, not {shown(given, 80)}")
 
 
 def _from_messages(messages: Sequence[BaseMessage], extra: Mapping[str, Any]) -> Task:

@@ -17,6 +17,7 @@ from langchain_mastra_memory.context.provider import Outcome
 from langchain_mastra_memory.errors import ProcessorError
 from langchain_mastra_memory.history.options import BeforeSave, MessageHistory, function_name
 from langchain_mastra_memory.io import IO
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.messages import NewMessage
 from langchain_mastra_memory.store.operations.runs import SaveRun
 from langchain_mastra_memory.threads.runs import dump_replacement, kind_of
@@ -181,7 +182,9 @@ async def _apply(io: IO, function: BeforeSave, message: BaseMessage) -> BaseMess
             f"the before_save function {function_name(function)} raised {type(error).__name__}: {error}"
         ) from error
     if made is not None and not isinstance(made, BaseMessage):
-        raise ProcessorError(f"the before_save function {function_name(function)} returned {made!r:.60}, not a message")
+        raise ProcessorError(
+            f"the before_save function {function_name(function)} returned {shown(made, 60)}, not a message"
+        )
     return made
 
 

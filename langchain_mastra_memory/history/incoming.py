@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messa
 
 from langchain_mastra_memory.errors import InvalidQueryError
 from langchain_mastra_memory.ids import checked_id, new_id
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.messages import NewMessage
 from langchain_mastra_memory.threads.filters import check_metadata, to_micros, to_moment
 from langchain_mastra_memory.types import StoredMessage
@@ -129,7 +130,7 @@ def _converted(item: Any, where: str) -> BaseMessage:
     try:
         return convert_to_messages([item])[0]
     except (ValueError, TypeError, NotImplementedError, KeyError, AttributeError) as error:
-        raise InvalidQueryError(f"{where} can't be understood as a message: {item!r:.80}") from error
+        raise InvalidQueryError(f"{where} can't be understood as a message: {shown(item, 80)}") from error
 
 
 def message_metadata(message: BaseMessage, where: str = "message") -> dict[str, Any]:
@@ -226,12 +227,14 @@ def _change(item: object, place: int) -> Change:
     message_id = checked_id(item.get("id"), f"{where} id")
     unknown = sorted(str(key) for key in item if key not in _EDITABLE)
     if unknown:
-        raise InvalidQueryError(f"{where} has {unknown[0]!r:.40}; a mapping may have id, content and metadata")
+        raise InvalidQueryError(f"{where} has {shown(unknown[0], 40)}; a mapping may have id, content and metadata")
     content = item.get("content")
     if content is not None and not isinstance(content, (str, list)):
-        raise InvalidQueryError(f"{where} content must be a string or a list of blocks, not {content!r:.60}")
+        raise InvalidQueryError(f"{where} content must be a string or a list of blocks, not {shown(content, 60)}")
     if isinstance(content, list) and not all(isinstance(block, (str, dict)) for block in content):
-        raise InvalidQueryError(f"{where} content has a block that is neither a string nor a mapping: {content!r:.60}")
+        raise InvalidQueryError(
+            f"{where} content has a block that is neither a string nor a mapping: {shown(content, 60)}"
+        )
     edit = _same if content is None else _with_content(content)
     return Change(message_id, edit, check_metadata(item.get("metadata"), f"{where} metadata"))
 

@@ -14,6 +14,7 @@ from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.context.layers import Layers
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.history.window import Limits
+from langchain_mastra_memory.shown import shown
 
 Processor = Callable[[Layers], Layers]
 """Shapes the prompt: from the assembled layers to the layers. Never sees or changes the archive."""
@@ -72,7 +73,7 @@ class MessageHistory(CheckedOptions):
         functions = tuple(value) if isinstance(value, (list, tuple)) else (value,)
         for function in functions:
             if not callable(function):
-                raise ValueError(f"{function!r:.60} is not a function")  # noqa: TRY004  # pydantic wants a ValueError
+                raise ValueError(f"{shown(function, 60)} is not a function")  # noqa: TRY004  # pydantic wants a ValueError
         return functions
 
     @field_validator("processors")

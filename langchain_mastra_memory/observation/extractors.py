@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.observation.log import JsonValue
+from langchain_mastra_memory.shown import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -96,13 +97,15 @@ class Extractor:
         """Derive the slug."""
         slug = slug_of(self.name)
         if not slug:
-            raise ConfigurationError(f"an extractor's name must have a letter or a digit: {self.name!r:.80}")
+            raise ConfigurationError(f"an extractor's name must have a letter or a digit: {shown(self.name, 80)}")
         if slug in RESERVED:
-            raise ConfigurationError(f"the extractor slug {slug!r} (of {self.name!r:.80}) is reserved; rename it")
+            raise ConfigurationError(f"the extractor slug {slug!r} (of {shown(self.name, 80)}) is reserved; rename it")
         if self.metadata_path is not None and self.metadata_path is not False:
             parts = self.metadata_path.split(".")
             if not all(part.strip() for part in parts):
-                raise ConfigurationError(f"metadata_path must be words separated by dots: {self.metadata_path!r:.80}")
+                raise ConfigurationError(
+                    f"metadata_path must be words separated by dots: {shown(self.metadata_path, 80)}"
+                )
         object.__setattr__(self, "slug", slug)
 
     @property
@@ -132,7 +135,7 @@ def checked(extractors: Sequence[Extractor]) -> tuple[Extractor, ...]:
     """
     seen: dict[str, Extractor] = {}
     if not isinstance(extractors, Iterable) or not all(isinstance(one, Extractor) for one in extractors):
-        raise ConfigurationError(f"extract must be a list of Extractor(...), not {extractors!r:.80}")
+        raise ConfigurationError(f"extract must be a list of Extractor(...), not {shown(extractors, 80)}")
     for extractor in extractors:
         if extractor.slug in seen:
             other = seen[extractor.slug].name

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_mastra_memory.errors import ConfigurationError, ProcessorError
+from langchain_mastra_memory.shown import shown
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.io import IO
@@ -79,7 +80,7 @@ class ObservationHooks:
         """Refuse what cannot be called."""
         for name, value in vars(self).items():
             if value is not None and not callable(value):
-                raise ConfigurationError(f"the hook {name} must be a function, not {value!r:.60}")
+                raise ConfigurationError(f"the hook {name} must be a function, not {shown(value, 60)}")
 
 
 async def call(io: IO, name: str, hook: Callable[..., Any] | None, *args: object) -> Any:

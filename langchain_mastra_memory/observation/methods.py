@@ -24,6 +24,7 @@ from langchain_mastra_memory.observation.results import (
     Usage,
     UsageTotal,
 )
+from langchain_mastra_memory.shown import shown
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.observation.engine import Cause, Engine
@@ -274,7 +275,7 @@ def _positive(name: str, number: object) -> None:
         ConfigurationError: It is none.
     """
     if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
-        raise ConfigurationError(f"{name} must be a positive number, not {number!r:.40}")
+        raise ConfigurationError(f"{name} must be a positive number, not {shown(number, 40)}")
 
 
 def _usage(calls: Sequence[Any]) -> Usage:

@@ -23,6 +23,7 @@ from langchain_mastra_memory.models import ModelSpec
 from langchain_mastra_memory.observation.extractors import Extractor, checked
 from langchain_mastra_memory.observation.hooks import ObservationHooks
 from langchain_mastra_memory.observation.planning import Limits
+from langchain_mastra_memory.shown import shown
 
 MESSAGE_TOKENS: Final = 30_000
 OBSERVATION_TOKENS: Final = 40_000
@@ -68,7 +69,7 @@ class ModelByInputTokens:
             raise ConfigurationError("ModelByInputTokens needs at least one size, such as {100_000: model}")
         for size in up_to:
             if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < float("inf"):
-                raise ConfigurationError(f"a size in tokens must be a positive number, not {size!r:.40}")
+                raise ConfigurationError(f"a size in tokens must be a positive number, not {shown(size, 40)}")
         self._tiers = tuple(sorted(up_to.items()))
 
     @property
@@ -108,10 +109,12 @@ def seconds(value: object) -> object:
         word = match[2].lower() if match else ""
         unit = _UNITS.get(word, _UNITS.get(word.removesuffix("s")))
         if match is None or unit is None or float(match[1]) <= 0:
-            raise ConfigurationError(f"a duration is seconds, 'auto' or a text like '5m' or '1hr', not {value!r:.40}")
+            raise ConfigurationError(
+                f"a duration is seconds, 'auto' or a text like '5m' or '1hr', not {shown(value, 40)}"
+            )
         return float(match[1]) * unit
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise ConfigurationError(f"a duration must be a positive number of seconds, not {value!r:.40}")
+        raise ConfigurationError(f"a duration must be a positive number of seconds, not {shown(value, 40)}")
     return float(value)
 
 
@@ -123,7 +126,7 @@ def _number(value: object) -> object:
     if value is None or value is False:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value == float("inf"):  # noqa: PLR0124 - NaN
-        raise ValueError(f"must be False or a number, not {value!r:.40}")
+        raise ValueError(f"must be False or a number, not {shown(value, 40)}")
     return value
 
 
@@ -387,7 +390,7 @@ class ObservationalMemory(_Options):
 
 def _require(holds: bool, message: str, value: object) -> None:
     if not holds:
-        raise ConfigurationError(f"{message}, got {value!r:.40}")
+        raise ConfigurationError(f"{message}, got {shown(value, 40)}")
 
 
 def _tokens(value: float, total: int) -> int:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.recall.vector_index import Entry, VectorIndex
+from langchain_mastra_memory.shown import shown
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
@@ -55,8 +56,8 @@ class ChromaVectorIndex(VectorIndex):
         unknown = set(options) - {"collection", "ssl"}
         if parts.scheme != "chroma" or unknown or (not parts.hostname and len(parts.path) < 2):
             raise ConfigurationError(
-                f"{url!r:.100} is no Chroma URL: use chroma:///path, chroma:////absolute/path or chroma://host:8000, "
-                "with ?collection=name or ?ssl=true"
+                f"{shown(url, 100)} is no Chroma URL: use chroma:///path, chroma:////absolute/path or "
+                "chroma://host:8000, with ?collection=name or ?ssl=true"
             )
         self.url = url
         self.collection = options.get("collection", "mastra-memory")

@@ -20,6 +20,7 @@ from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.recall.cache import LRU
 from langchain_mastra_memory.recall.waiting import within
+from langchain_mastra_memory.shown import shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -88,7 +89,7 @@ def resolve_embeddings(given: Embeddings | str) -> Embeddings:
         return given
     if not isinstance(given, str):
         raise ConfigurationError(
-            f'embeddings must be a LangChain Embeddings, "provider:model" or "local", not {given!r:.80}'
+            f'embeddings must be a LangChain Embeddings, "provider:model" or "local", not {shown(given, 80)}'
         )
     if given == "local":
         return LocalEmbeddings()
@@ -97,7 +98,7 @@ def resolve_embeddings(given: Embeddings | str) -> Embeddings:
     try:
         made = init_embeddings(given)
     except (ImportError, ValueError) as error:
-        raise ConfigurationError(f"the embedding model {given!r:.80} cannot be made: {error}") from error
+        raise ConfigurationError(f"the embedding model {shown(given, 80)} cannot be made: {error}") from error
     return made
 
 
@@ -233,7 +234,7 @@ def _encodable(text: str) -> str:
 def _checked(vector: Sequence[float]) -> npt.NDArray[np.float32]:
     values = np.asarray(vector, dtype=np.float32)
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
-        raise ValueError(f"an embedding must be a list of finite numbers, not {vector!r:.60}")
+        raise ValueError(f"an embedding must be a list of finite numbers, not {shown(vector, 60)}")
     return values
 
 

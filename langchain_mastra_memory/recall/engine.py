@@ -35,6 +35,7 @@ from langchain_mastra_memory.recall.terms import SHARED, TERMS_VERSION
 from langchain_mastra_memory.recall.vector_index import LangChainVectorIndex, VectorIndex
 from langchain_mastra_memory.recall.vectors import QueryVector, scales_of, unpack
 from langchain_mastra_memory.recall.waiting import wait_for, within
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.index import (
     CountPending,
     CountTexts,
@@ -356,5 +357,5 @@ def _outside(given: VectorStore | VectorIndex | str | None) -> VectorIndex | Non
         return ChromaVectorIndex(given)
     raise ConfigurationError(
         'vector_store must be "chroma:///path", "chroma://host:8000", a LangChain VectorStore or a VectorIndex, not '
-        f"{given!r:.80}"
+        f"{shown(given, 80)}"
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from langchain_mastra_memory.recall.filters import parse_filter
+from langchain_mastra_memory.shown import shown
 
 Mode = Literal["hybrid", "vector", "lexical"]
 """Which halves of the index count: words and meaning, meaning alone, words alone."""
@@ -168,5 +169,5 @@ def checked_range(value: Any) -> int | tuple[int, int]:
     numbers = value if isinstance(value, (tuple, list)) else (value,)
     whole = all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= 100 for n in numbers)
     if not whole or len(numbers) not in (1, 2) or (len(numbers) == 1 and not isinstance(value, int)):
-        raise ValueError(f"message_range must be 0 to 100 messages, or (before, after), not {value!r:.60}")
+        raise ValueError(f"message_range must be 0 to 100 messages, or (before, after), not {shown(value, 60)}")
     return value if isinstance(value, int) else (numbers[0], numbers[1])

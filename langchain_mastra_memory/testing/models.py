@@ -21,6 +21,8 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from langchain_mastra_memory.shown import shown
+
 Reply: TypeAlias = str | AIMessage | Mapping[str, Any] | BaseModel | BaseException
 """What the model answers: text, a whole message, structured data (a call of the forced tool, or JSON text where none
 is forced), or an error that the call raises."""
@@ -319,7 +321,7 @@ def _chunks(result: ChatResult) -> Iterator[ChatGenerationChunk]:
     """Cut a reply into words and tool calls; put together, the chunks are the reply again."""
     message = result.generations[0].message
     if not isinstance(message, AIMessage):  # pragma: no cover  # _result makes AI messages only
-        raise TypeError(f"a chat model answers with an AIMessage, not {message!r:.80}")
+        raise TypeError(f"a chat model answers with an AIMessage, not {shown(message, 80)}")
     text = message.content if isinstance(message.content, str) else ""
     for word in re.findall(r"\s*\S+\s*$|\s*\S+|\s+$", text):
         yield _chunk(AIMessageChunk(content=word, id=message.id))

@@ -9,6 +9,7 @@ from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.errors import InvalidQueryError, ThreadNotFoundError
 from langchain_mastra_memory.ids import checked_id, new_id, optional_id
 from langchain_mastra_memory.io import IO, both
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.threads import CopyThread, GetCloneHistory, GetThread, ListClones
 from langchain_mastra_memory.threads.filters import check_count, check_metadata, check_title, to_range
 from langchain_mastra_memory.threads.lineage import read_clone_info, source_of
@@ -251,7 +252,7 @@ def _copy_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `CopyThread`, checked."""
     if message_ids is not None and (isinstance(message_ids, (str, bytes)) or not isinstance(message_ids, Iterable)):
-        raise InvalidQueryError(f"message_ids must be a list of ids, not {message_ids!r:.80}")
+        raise InvalidQueryError(f"message_ids must be a list of ids, not {shown(message_ids, 80)}")
     first, last = to_range(start, end, "[]")
     return {
         "source_thread_id": checked_id(source_thread_id, "source_thread_id"),

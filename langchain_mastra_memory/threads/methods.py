@@ -9,6 +9,7 @@ from typing import Any, Literal
 from langchain_mastra_memory.errors import InvalidQueryError, MissingResourceError
 from langchain_mastra_memory.ids import checked_id, new_id, optional_id
 from langchain_mastra_memory.io import IO, both
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.threads import (
     CreateThread,
     DeleteThread,
@@ -132,7 +133,7 @@ class ThreadMethods(CloneMethods, ResourceMethods):
             ['red']
         """
         if all_resources not in (True, False):
-            raise InvalidQueryError(f"all_resources must be True or False, not {all_resources!r:.40}")
+            raise InvalidQueryError(f"all_resources must be True or False, not {shown(all_resources, 40)}")
         if resource_id is None and not all_resources:
             raise MissingResourceError(
                 "list_threads needs a resource_id; to list everybody's threads say all_resources=True"

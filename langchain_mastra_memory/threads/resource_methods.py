@@ -9,6 +9,7 @@ from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.errors import InvalidQueryError
 from langchain_mastra_memory.ids import checked_id
 from langchain_mastra_memory.io import IO, both
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.resources import DeleteResource, ExportResource, ImportResource
 from langchain_mastra_memory.types import Deleted
 
@@ -59,7 +60,7 @@ class ResourceMethods(MemoryBase):
             InvalidIdError: There is a thread of an imported id already.
         """
         if not isinstance(data, Mapping) or not isinstance(data.get("resource_id"), str):
-            raise InvalidQueryError(f"this is not what export_resource gives: {data!r:.80}")
+            raise InvalidQueryError(f"this is not what export_resource gives: {shown(data, 80)}")
         owner = data["resource_id"] if resource_id is None else resource_id
         return await self._write(
             io, ImportResource(data=data, resource_id=checked_id(owner, "resource_id"), features=self.options.features)

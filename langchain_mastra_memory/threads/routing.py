@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import (
 )
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.threads.versions import next_version
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class RoutedSaver(BaseCheckpointSaver[Any]):
         saver: ThreadSaver | None = getattr(memory, "checkpointer", None)
         if saver is None:
             raise ConfigurationError(
-                f"the function given to ThreadSaver.route must return a Memory, not {memory!r:.80}"
+                f"the function given to ThreadSaver.route must return a Memory, not {shown(memory, 80)}"
             )
         return saver
 

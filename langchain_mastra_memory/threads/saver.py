@@ -19,6 +19,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.ids import checked_id
 from langchain_mastra_memory.io import IO, AsyncIO, SyncIO, drive
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.base import MemoryStore
 from langchain_mastra_memory.store.operations.checkpoints import (
     CopyCheckpoints,
@@ -76,7 +77,7 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
         memory = None if isinstance(source, MemoryStore) else source
         store = getattr(source, "store", None) if memory is not None else source
         if not isinstance(store, MemoryStore):
-            raise ConfigurationError(f"ThreadSaver needs a Memory or a MemoryStore, not {source!r:.80}")
+            raise ConfigurationError(f"ThreadSaver needs a Memory or a MemoryStore, not {shown(source, 80)}")
         self.memory = memory
         self.store = store
         self._memories = Memories()
@@ -339,7 +340,7 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
 
     async def _prune(self, io: IO, thread_ids: Sequence[str], strategy: str) -> None:
         if strategy not in ("keep_latest", "delete", "delete_all"):
-            raise ConfigurationError(f"strategy must be 'keep_latest' or 'delete', not {strategy!r:.40}")
+            raise ConfigurationError(f"strategy must be 'keep_latest' or 'delete', not {shown(strategy, 40)}")
         for thread_id in thread_ids:
             await io.run(PruneCheckpoints(thread_id=checked_id(thread_id), keep_latest=strategy == "keep_latest"))
 

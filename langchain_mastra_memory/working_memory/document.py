@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn, TypeAlias
 
 from langchain_mastra_memory.errors import WorkingMemoryError
+from langchain_mastra_memory.shown import shown
 
 PageValue: TypeAlias = str | dict[str, Any]
 """A page as programs see it: text, or the object of a schema."""
@@ -84,8 +85,8 @@ def check_json(value: object, depth: int = 0, where: str = "") -> None:
     if isinstance(value, Mapping):
         for key, member in value.items():
             if not isinstance(key, str):
-                raise WorkingMemoryError(f"keys of the working memory must be strings, not {key!r:.60}{where}")
-            check_json(member, depth + 1, f" (in {key!r:.60})")
+                raise WorkingMemoryError(f"keys of the working memory must be strings, not {shown(key, 60)}{where}")
+            check_json(member, depth + 1, f" (in {shown(key, 60)})")
     elif isinstance(value, (list, tuple)):
         for member in value:
             check_json(member, depth + 1, where)
@@ -165,7 +166,7 @@ def _parsed(text: str) -> Any:
         raise WorkingMemoryError(f"the working memory is nested more than {MAX_DEPTH} levels deep") from error
     except ValueError as error:
         raise WorkingMemoryError(
-            f"the update is no valid JSON ({error}); send an object with the fields to change, got {text!r:.80}"
+            f"the update is no valid JSON ({error}); send an object with the fields to change, got {shown(text, 80)}"
         ) from error
 
 
@@ -181,6 +182,6 @@ def _without_fence(text: str) -> str:
 def _refuse_shape(value: object) -> NoReturn:
     kind = "an array" if isinstance(value, (list, tuple)) else type(value).__name__
     raise WorkingMemoryError(
-        f"the update must be a JSON object with the fields to change, not {kind} ({value!r:.60}); "
+        f"the update must be a JSON object with the fields to change, not {kind} ({shown(value, 60)}); "
         "an array of the page goes under the name of its field"
     )

@@ -12,6 +12,7 @@ from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.errors import ConfigurationError, StoreReadOnlyError, WorkingMemoryError
 from langchain_mastra_memory.ids import optional_id
 from langchain_mastra_memory.io import IO, both
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.pages import Where
 from langchain_mastra_memory.working_memory.document import PageValue, load_page
 from langchain_mastra_memory.working_memory.options import WorkingMemory
@@ -157,7 +158,7 @@ class WorkingMemoryMethods(MemoryBase):
             return None
         page = load_page(text)
         if page is None:
-            raise WorkingMemoryError(f"the page is no JSON object and does not fit {model.__name__}: {text!r:.80}")
+            raise WorkingMemoryError(f"the page is no JSON object and does not fit {model.__name__}: {shown(text, 80)}")
         faults = model_schema(model).check(page).faults
         if faults:
             raise WorkingMemoryError(f"the page does not fit {model.__name__}: {explain(faults)}")

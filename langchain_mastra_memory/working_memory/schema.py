@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, RootModel, ValidationError
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.shown import shown
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -126,7 +127,7 @@ class JsonSchemaPage:
             )
         if not {"type", "properties", "$ref", "allOf", "anyOf", "oneOf", "additionalProperties"} & self._schema.keys():
             raise ConfigurationError(
-                f"working_memory.schema is no JSON Schema of an object: give type and properties, got {schema!r:.80}"
+                f"working_memory.schema is no JSON Schema of an object: give type and properties, got {shown(schema)}"
             )
         kind = validator_for(self._schema, default=Draft202012Validator)
         try:
@@ -183,7 +184,7 @@ def page_schema(source: SchemaSource) -> PageSchema:
     if isinstance(source, Mapping):
         return JsonSchemaPage(source)
     raise ConfigurationError(
-        f"working_memory.schema must be a pydantic model class or a JSON Schema (a dict), not {source!r:.80}"
+        f"working_memory.schema must be a pydantic model class or a JSON Schema (a dict), not {shown(source, 80)}"
     )
 
 

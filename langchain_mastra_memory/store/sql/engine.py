@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, get_args
 from weakref import WeakSet
 
 from langchain_mastra_memory.errors import ConfigurationError, StoreClosedError
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.base import ContextManaged, Group, Operation
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class SQLMemoryStore(ContextManaged):
         **engine_options: Any,
     ) -> None:
         if not isinstance(url, str) and not hasattr(url, "drivername"):
-            raise ConfigurationError(f"the store must be a URL or a MemoryStore, not {url!r:.40}")
+            raise ConfigurationError(f"the store must be a URL or a MemoryStore, not {shown(url, 40)}")
         if isinstance(url, str) and "\0" in url:
             raise ConfigurationError("the store URL has a NUL character")
         drivername, separator, _ = url.partition("://") if isinstance(url, str) else (url.drivername, "://", "")

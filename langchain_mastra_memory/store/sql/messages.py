@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.codec import dump_message
 from langchain_mastra_memory.errors import InvalidQueryError, MessageNotFoundError
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.messages import (
     ClearThread,
     DeleteMessages,
@@ -233,7 +234,7 @@ def body_of(message: BaseMessage) -> bytes:
     try:
         return dump_message(message)
     except TypeError as error:
-        raise InvalidQueryError(f"message {message.id!r:.80} can't be saved: {error}") from error
+        raise InvalidQueryError(f"message {shown(message.id, 80)} can't be saved: {error}") from error
 
 
 def _read(row: tuple[Any, ...], message: BaseMessage | None = None) -> WrittenRow:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from langchain_mastra_memory.errors import InvalidQueryError
+from langchain_mastra_memory.shown import shown
 
 ESCAPE: Final = "\uffff"
 _UNSAFE: Final = re.compile("[\x00\uffff\ud800-\udfff]")
@@ -65,7 +66,7 @@ def check_json_keys(metadata: Mapping[Any, Any]) -> None:
     """
     for key in metadata:
         if not isinstance(key, str):
-            raise InvalidQueryError(f"metadata keys must be strings, not {key!r:.80}")
+            raise InvalidQueryError(f"metadata keys must be strings, not {shown(key, 80)}")
 
 
 def to_micros(moment: datetime) -> int:

@@ -7,6 +7,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.base import MemoryStore, Operation
 
 T = TypeVar("T")
@@ -46,7 +47,9 @@ class Session:
         except error as caught:
             refusal = caught
         else:
-            raise AssertionError(f"{type(operation).__name__} must raise {error.__name__}, not return {result!r:.200}")
+            raise AssertionError(
+                f"{type(operation).__name__} must raise {error.__name__}, not return {shown(result, 200)}"
+            )
         assert str(refusal), f"{error.__name__} without a message"
         return refusal
 
