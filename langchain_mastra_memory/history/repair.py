@@ -7,6 +7,7 @@ Whatever the source (a client's own history, a crashed run, a cancelled tool, an
 - results stand right behind the message that made the calls, in the order of the calls;
 - AI messages without text and calls, and empty text blocks, are left out; reasoning stays with its message;
 - system messages in the middle are taken out, for the system text;
+- a `ChatMessage` of a usual role becomes a message of that role;
 - a conversation begins with a human message (a "." stands in where it does not).
 
 Nothing is changed in place: a message that has to differ is copied.
@@ -18,7 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+)
 
 from langchain_mastra_memory.context.layers import Item, LeftOut
 from langchain_mastra_memory.history.units import REASONING, call_ids, cut
@@ -26,6 +35,14 @@ from langchain_mastra_memory.history.units import REASONING, call_ids, cut
 FILLER = "."
 """What stands in for a human message where a provider demands one: before a leading AI message, for empty text."""
 
+_ROLES: dict[str, type[HumanMessage | AIMessage | SystemMessage]] = {
+    "user": HumanMessage,
+    "human": HumanMessage,
+    "assistant": AIMessage,
+    "ai": AIMessage,
+    "system": SystemMessage,
+    "developer": SystemMessage,
+}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call", "tool_call_chunk"})
 
 
@@ -58,6 +75,7 @@ def repair(items: Sequence[Item]) -> Repaired:
     Returns:
         Items whose messages pass `testing.check_prompt`; the same objects where nothing had to change.
     """
+    items = [_with_known_role(item) for item in items]
     system = tuple(item.message for item in items if isinstance(item.message, SystemMessage))
     spoken = [item for item in items if not isinstance(item.message, SystemMessage)]
     spoken, twice = _each_once(spoken)
@@ -90,6 +108,22 @@ def repair(items: Sequence[Item]) -> Repaired:
     if kept and kept[0].message.type != "human":
         kept.insert(0, replace(kept[0], message=HumanMessage(FILLER), seq=None, tokens=None))
     return Repaired(tuple(kept), system, tuple(left_out(message, "repaired") for message in lost))
+
+
+def _with_known_role(item: Item) -> Item:
+    """Return an item whose `ChatMessage` of a usual role is a message of that role: providers know no other."""
+    message = item.message
+    kind = _ROLES.get(message.role) if isinstance(message, ChatMessage) else None
+    if kind is None:
+        return item
+    made = kind(
+        message.content,
+        id=message.id,
+        name=message.name,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+    )
+    return replace(item, message=made)
 
 
 def _each_once(items: Sequence[Item]) -> tuple[list[Item], list[BaseMessage]]:

@@ -91,7 +91,9 @@ def _message_faults(messages: Sequence[BaseMessage]) -> list[str]:
         elif isinstance(message.content, list) and any(_is_empty_text(block) for block in blocks):
             faults.append(f"{where} has an empty text block")
         if isinstance(message, AIMessage):
-            faults += _reasoning_faults(message, where)
+            # In a message of its own it belongs to the AI message behind it: clients send the two as one turn.
+            if at + 1 == len(messages) or not isinstance(messages[at + 1], AIMessage):
+                faults += _reasoning_faults(message, where)
             if message.invalid_tool_calls:
                 faults.append(f"{where} has tool calls that cannot be read")
     return faults

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 from hypothesis import given
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_mastra_memory.context.layers import Item
 from langchain_mastra_memory.history.repair import FILLER, repair
@@ -163,3 +163,15 @@ def test_a_call_without_a_name_or_an_id_is_left_out_with_its_result(broken: dict
     made = repaired(ASKED, caller, answered, result("b"), HumanMessage("next"))
     assert [c["id"] for c in made[1].tool_calls] == ["b"]
     assert texts(made) == ["q", "ai", "found", "next"]
+
+
+def test_chat_messages_of_usual_roles_become_messages_of_those_roles() -> None:
+    made = repaired(
+        ChatMessage("s", role="developer"),
+        ChatMessage("q", role="user", id="m1"),
+        ChatMessage("a", role="assistant"),
+        ASKED,
+    )
+    assert [(message.type, message.text) for message in made] == [("human", "q"), ("ai", "a"), ("human", "q")]
+    assert made[0].id == "m1"
+    assert repaired(ChatMessage("only", role="user"))[-1].type == "human"

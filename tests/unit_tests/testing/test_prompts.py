@@ -32,6 +32,7 @@ VALID: list[BaseMessage] = [
 def test_a_valid_prompt_has_no_faults() -> None:
     check_prompt(VALID)
     check_prompt([ASKED, AIMessage("go on with")], prefill=True)
+    check_prompt([ASKED, AIMessage([{"type": "reasoning", "reasoning": "hm"}]), AIMessage("done"), ASKED])
 
 
 @pytest.mark.parametrize(
