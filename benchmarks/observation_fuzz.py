@@ -144,13 +144,20 @@ def check(view: LogView) -> None:
 
 
 def last_unit(messages: list[Any], reach: int) -> None:
-    """A range may not part a call from its result."""
-    inside = [m.message for m in messages if m.seq <= reach]
-    asked = {c["id"] for m in inside if isinstance(m, AIMessage) for c in m.tool_calls}
-    asked -= {m.tool_call_id for m in inside if isinstance(m, ToolMessage)}
-    later = {m.message.tool_call_id for m in messages if m.seq > reach and isinstance(m.message, ToolMessage)}
-    if asked & later:
-        raise ViolationError(f"the calls {asked & later} were observed without their results")
+    """A range may not part a call from its result, unless somebody spoke in between: that closed the open call.
+
+    Who spoke may be gone since (deleted, or on another line), so only results right behind their call are judged.
+    """
+    at = {m.seq: m.message for m in messages}
+    for call in messages:
+        if call.seq > reach or not isinstance(call.message, AIMessage):
+            continue
+        asked = {c["id"] for c in call.message.tool_calls}
+        seq = call.seq + 1
+        while isinstance(result := at.get(seq), ToolMessage):
+            if result.tool_call_id in asked and seq > reach:
+                raise ViolationError(f"the call {result.tool_call_id} was observed without its result")
+            seq += 1
 
 
 # the world
