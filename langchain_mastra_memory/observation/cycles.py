@@ -159,7 +159,10 @@ async def observe(
     """
     outcome = Outcome()
     view = await engine.opened(io, cause.address, view)
-    for batch in in_batches(engine, ranges):
+    for planned in in_batches(engine, ranges):
+        batch = {key: facts for key, facts in planned.items() if key in view.threads}  # one may be deleted meanwhile
+        if not batch:
+            continue
         try:
             await _observe_batch(
                 engine,
