@@ -136,23 +136,7 @@ def save_messages(tx: Tx, op: SaveMessages) -> list[StoredMessage]:
     written = [_written(new, seq, thread.branch, tx.now, outside=op.outside) for seq, new in enumerate(appended, first)]
     _INSERT(
         tx,
-        [
-            {
-                "thread": thread.key,
-                "seq": row.seq,
-                "branch": row.branch,
-                "id": row.id,
-                "role": row.role,
-                "kind": row.kind,
-                "body": body_of(row.message),
-                "metadata": dump_json(row.metadata) if row.metadata else None,
-                "tokens": row.tokens,
-                "revision": 1,
-                "outside": int(row.outside),
-                "created_at": row.created_at,
-            }
-            for row in written
-        ],
+        [values_of(thread, row) for row in written],
     )
     if written:
         on_messages_saved.fire(tx, thread, written, op.features)
@@ -207,6 +191,24 @@ def _settle(tx: Tx, thread: ThreadRow, taken: int, used: int) -> ThreadRow:
         branch = branch if at_end else line_after(tx, thread.key, branch, head)
         head = before + used - 1
     return move_thread(tx, thread.key, branch=branch, head=head, next_seq=before + used)
+
+
+def values_of(thread: ThreadRow, row: WrittenRow) -> dict[str, Any]:
+    """Return the columns of a message row that is new."""
+    return {
+        "thread": thread.key,
+        "seq": row.seq,
+        "branch": row.branch,
+        "id": row.id,
+        "role": row.role,
+        "kind": row.kind,
+        "body": body_of(row.message),
+        "metadata": dump_json(row.metadata) if row.metadata else None,
+        "tokens": row.tokens,
+        "revision": 1,
+        "outside": int(row.outside),
+        "created_at": row.created_at,
+    }
 
 
 def _written(new: NewMessage, seq: int, branch: int, now: int, *, outside: bool) -> WrittenRow:

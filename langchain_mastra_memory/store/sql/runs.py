@@ -28,7 +28,7 @@ from langchain_mastra_memory.store.sql.cascade import (
 )
 from langchain_mastra_memory.store.sql.lines import line_after, make_thread, move_thread
 from langchain_mastra_memory.store.sql.locking import ThreadRow, find_thread, lock_thread, not_found
-from langchain_mastra_memory.store.sql.messages import body_of, rewrite
+from langchain_mastra_memory.store.sql.messages import rewrite, values_of
 from langchain_mastra_memory.store.sql.positions import position_at
 from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, message_of, stored_message
@@ -273,7 +273,7 @@ def save_run(tx: Tx, op: SaveRun) -> list[StoredMessage]:
         head = before + len(appended) - 1
     thread = move_thread(tx, thread.key, branch=branch, head=head, next_seq=before + len(appended))
     written = [_row(op, new, seq, branch, tx.now) for seq, new in enumerate(appended, before)]
-    tx.run_many(_INSERT, [_values(thread, row) for row in written])
+    tx.run_many(_INSERT, [values_of(thread, row) for row in written])
     if written:
         on_messages_saved.fire(tx, thread, written, op.features)
     edited: list[WrittenRow] = []
@@ -320,23 +320,6 @@ def _row(op: SaveRun, new: NewMessage, seq: int, branch: int, now: int) -> Writt
         created_at=now if new.created_at is None else new.created_at,
         outside=op.outside or new.message.id in op.beside,
     )
-
-
-def _values(thread: ThreadRow, row: WrittenRow) -> dict[str, Any]:
-    return {
-        "thread": thread.key,
-        "seq": row.seq,
-        "branch": row.branch,
-        "id": row.id,
-        "role": row.role,
-        "kind": row.kind,
-        "body": body_of(row.message),
-        "metadata": dump_json(row.metadata) if row.metadata else None,
-        "tokens": row.tokens,
-        "revision": 1,
-        "outside": int(row.outside),
-        "created_at": row.created_at,
-    }
 
 
 @handles(StoreBoundary)
