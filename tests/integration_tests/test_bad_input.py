@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 
+import langchain_mastra_memory
+from langchain_mastra_memory import (
+    HNSW,
+    Extractor,
+    MemoryMiddleware,
+    ModelByInputTokens,
+    Observation,
+    ObservationalMemory,
+    ObservationNode,
+    Reflection,
+    SemanticRecall,
+    Speaker,
+    SQLMemoryStore,
+    ThreadTitles,
+    as_user_turn,
+    redact_tool_results,
+    summarize_conversation,
+)
+from langchain_mastra_memory.agents.subagent import SubAgent
 from langchain_mastra_memory.errors import (
     ConfigurationError,
     InvalidIdError,
@@ -199,6 +221,8 @@ NO_MESSAGES = (
     [("user", None)],
     [{"role": "nobody", "content": "x"}],
 )
+NO_TEXT = (None, 5, b"x", ["text"], object)
+NO_MODEL = (5, b"x", [5], object, ScriptedChatModel)
 WRONG: list[tuple[str, str, tuple[Any, ...]]] = [
     ("save_messages", "messages", NO_MESSAGES),
     ("update_messages", "messages", (*NO_MESSAGES, [{"id": "m1", "content": [5]}], [{"id": "m1", "content": 5}])),
@@ -218,6 +242,27 @@ WRONG: list[tuple[str, str, tuple[Any, ...]]] = [
     ("summarize_thread", "last_messages", (0, -1, "1", 1.5, True)),
     ("summarize_thread", "max_input_tokens", (0, None, "1", 1.5)),
     ("summarize_thread", "extract", (5, "text", [5])),
+    ("summarize_thread", "instructions", NO_TEXT),
+    ("summarize_thread", "model", NO_MODEL),
+    ("reflect", "prompt", NO_TEXT[1:]),
+    ("observe", "hooks", (5, "text", {})),
+    ("reobserve", "hooks", (5, "text", {})),
+    ("reindex", "progress", (5, "text", [5])),
+    ("preview", "system", (5, [5], HumanMessage("x"))),
+    ("middleware", "name", (5, b"x")),
+    ("middleware", "agent", (5, b"x")),
+    ("middleware", "resource_id", (5, "ada")),
+    ("middleware", "history", (5, "all")),
+    ("middleware", "save_partial", (5, "yes")),
+    ("load_node", "input_key", NO_TEXT),
+    ("load_node", "output_key", NO_TEXT),
+    ("load_node", "system", (5, [5])),
+    ("load_node", "resource_id", (5, "ada")),
+    ("load_node", "history", (5, "all")),
+    ("load_node", "name", NO_TEXT),
+    ("save_node", "input_key", NO_TEXT),
+    ("save_node", "resource_id", (5, "ada")),
+    ("save_node", "history", (5, "all")),
 ]
 
 
@@ -234,6 +279,65 @@ def test_a_value_of_the_wrong_kind_is_refused_and_changes_nothing(
     assert everything(memory) == before
 
 
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+# The same for what is made by name.
+MADE: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
+    (Memory, {}, "model", NO_MODEL),
+    (Memory, {}, "read_only", (None, 5, "yes")),
+    (Memory, {}, "clock", (5, "noon")),
+    (Memory, {}, "token_counter", (5, len)),
+    (MemoryMiddleware, {}, "memory", (5, "memory", Memory)),
+    (MemoryMiddleware, {}, "features", (5, "memory", Memory)),
+    (ObservationNode, {}, "memory", (None, 5, Memory)),
+    (ObservationNode, {"memory": Memory()}, "trim_messages", ("perhaps",)),
+    (ObservationNode, {"memory": Memory()}, "input_messages_key", NO_TEXT),
+    (ThreadTitles, {}, "model", NO_MODEL),
+    (Observation, {}, "model", NO_MODEL),
+    (Observation, {}, "previous_observer_tokens", (None, -1, "all")),
+    (Reflection, {}, "model", NO_MODEL),
+    (ObservationalMemory, {}, "model", NO_MODEL),
+    (ModelByInputTokens, {}, "up_to", (None, 5, [5], "model", {}, {5: 5}, {0: "model"})),
+    (Extractor, {}, "name", NO_TEXT),
+    (Extractor, {"name": "a"}, "instructions", (None, 5, ["text"])),
+    (Extractor, {"name": "a"}, "schema", (5, "text")),
+    (Extractor, {"name": "a"}, "metadata_path", (True, 5, ["text"], "a..b")),
+    (Extractor, {"name": "a"}, "on_extracted", (5, "text")),
+    (SemanticRecall, {}, "top_k", (0, "many", None)),
+    (SemanticRecall, {}, "tok_k", (4,)),
+    (SemanticRecall, {}, "filter", (5, {"k": {"$where": 1}})),
+    (HNSW, {}, "m", (0, "many")),
+    (Speaker, {"name": "Ann"}, "id", ("", None, 5)),
+    (as_user_turn, {"text": "hi"}, "speaker", (None, "Ann", {"id": "u1", "name": "Ann"})),
+    (as_user_turn, {"speaker": Speaker(id="u1", name="Ann")}, "text", NO_TEXT),
+    (redact_tool_results, {}, "tools", (5, "vault")),
+    (redact_tool_results, {}, "placeholder", NO_TEXT),
+    (SQLMemoryStore, {}, "busy_timeout", (None, -1, "long", True)),
+    (SQLMemoryStore, {}, "clock", (5, "noon")),
+    (SubAgent, {"agent": RunnableLambda(str), "name": "w", "memory": Memory()}, "thread", (None, 5, "old")),
+    (SubAgent, {"agent": RunnableLambda(str), "name": "w", "memory": Memory()}, "worker_memory", (5, Memory)),
+    (SubAgent, {"agent": RunnableLambda(str), "name": "w", "memory": Memory()}, "message_filter", (5, "all")),
+    (summarize_conversation, {"model": "m"}, "messages", NO_MESSAGES),
+    (summarize_conversation, {"messages": [], "model": "m"}, "instructions", NO_TEXT),
+    (summarize_conversation, {"messages": [MESSAGE]}, "model", (None, *NO_MODEL)),
+    (summarize_conversation, {"messages": [MESSAGE], "model": "m"}, "thread_id", BAD),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "argument", "values"), MADE, ids=lambda v: getattr(v, "__name__", str(v)[:20])
+)
+def test_what_is_made_by_name_refuses_a_value_of_the_wrong_kind(
+    make: Callable[..., Any], given: dict[str, Any], argument: str, values: tuple[Any, ...]
+) -> None:
+    for value in (*values, Unshowable()):
+        with pytest.raises(MastraMemoryError):
+            make(**{**given, argument: value})
+
+
 @pytest.mark.parametrize("store", [None, 5, b"sqlite://", "sqlite:///a\0b", "", "somewhere"])
 def test_a_store_that_is_none_is_refused(store: Any) -> None:
     with pytest.raises(ConfigurationError):
@@ -247,11 +351,6 @@ async def test_a_query_that_is_no_text_is_refused_by_the_retriever(memory: Memor
         retriever.invoke(query)
     with pytest.raises(InvalidQueryError, match="text"):
         await retriever.ainvoke(query)
-
-
-class Unshowable:
-    def __repr__(self) -> str:
-        raise RuntimeError("no")
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -275,6 +374,15 @@ def test_a_value_that_cannot_be_shown_is_refused_like_any_other(memory: Memory, 
         ("update_thread", "title"),
         ("update_thread", "metadata"),
         ("preview", "options"),
+        ("summarize_thread", "instructions"),
+        ("middleware", "history"),
+        ("load_node", "system"),
     ):
         with pytest.raises(MastraMemoryError):
-            getattr(memory, name)(**{**CALLS[name], argument: value})
+            getattr(memory, name)(**{**CALLS.get(name, {}), argument: value})
+
+
+def test_errors_name_values_by_the_one_function_that_cannot_fail() -> None:
+    cut_short = re.compile(r"![rs]:\.\d")
+    package = Path(langchain_mastra_memory.__file__).parent
+    assert [str(path) for path in package.rglob("*.py") if cut_short.search(path.read_text("utf-8"))] == []

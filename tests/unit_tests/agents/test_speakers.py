@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from langchain_mastra_memory.agents.speakers import (
     PARTICIPANTS_TEMPLATE,
@@ -14,6 +13,7 @@ from langchain_mastra_memory.agents.speakers import (
     as_user_turn,
     read_user_turn,
 )
+from langchain_mastra_memory.errors import ConfigurationError
 
 ALICE = Speaker(id="u_alice", name="Alice", role="editor")
 
@@ -62,7 +62,7 @@ def test_other_text_has_no_speaker(text):
 
 @pytest.mark.parametrize("fields", [{"id": "", "name": "A"}, {"id": "a", "name": ""}, {"id": "a" * 513, "name": "A"}])
 def test_a_speaker_without_identity_is_refused(fields):
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigurationError):
         Speaker(**fields)
 
 

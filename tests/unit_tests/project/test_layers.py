@@ -14,7 +14,7 @@ ROOT = "langchain_mastra_memory"
 
 # The pure core: everything may import it, and it imports nothing of the other layers.
 CORE = [
-    *("checked_options", "codec", "errors", "ids", "io", "models", "shown", "tokens", "types"),
+    *("checked_options", "checks", "codec", "errors", "ids", "io", "models", "shown", "tokens", "types"),
     *("agents.matching", "agents.record", "agents.run_options", "agents.speakers"),
     *("context.assembly", "context.items", "context.layers", "context.provider", "context.tags"),
     *("demo.conversation",),
