@@ -18,14 +18,14 @@ CHANNEL: Final = "messages"
 CountTokens = Callable[[BaseMessage], int]
 
 
-def archived(message: BaseMessage, count_tokens: CountTokens | None, *, surely: bool = True) -> Archived:
+def archived(message: BaseMessage, count_tokens: CountTokens, *, surely: bool = True) -> Archived:
     """Return a message on its way to the archive."""
     return Archived(
         id=message.id or "",
         role=message.type,
         kind=kind_of(message),
         body=dump_message(message),
-        tokens=count_tokens(message) if count_tokens is not None else 0,
+        tokens=count_tokens(message),
         surely=surely,
     )
 

@@ -125,7 +125,7 @@ class Putting:
         serde: Writes values.
         writer: Writes messages.
         known: Returns what is known of a thread.
-        memory: Counts tokens and says which features are on; None for a bare store.
+        memory: Says which features are on and what counts tokens; None for a bare store: none, and the process's own.
     """
 
     def __init__(
@@ -195,12 +195,11 @@ class Putting:
                 }
         raise StoreLockedError(f"thread {address.thread_id[:80]!r} was changed by others {ATTEMPTS} times in a row")
 
-    async def _counter(self, io: IO) -> CountTokens | None:
-        if self._memory is None:
-            return None
-        from langchain_mastra_memory.tokens import ready  # noqa: PLC0415 - loads an encoding
+    async def _counter(self, io: IO) -> CountTokens:
+        from langchain_mastra_memory.tokens import default_counter, ready  # noqa: PLC0415 - loads an encoding
 
-        return (await ready(self._memory.token_counter, io)).count_message
+        counter = default_counter() if self._memory is None else self._memory.token_counter
+        return (await ready(counter, io)).count_message
 
     async def _parent(
         self, io: IO, known: Knowledge, address: Address, parent_id: str | None
@@ -275,7 +274,7 @@ class Putting:
         new_versions: ChannelVersions,
         written: list[BaseMessage] | None,
         options: RunOptions | None,
-        count: CountTokens | None,
+        count: CountTokens,
         own: Mapping[str, bytes] | None,
         equals: Mapping[str, Sequence[tuple[str, int, BaseMessage]]],
     ) -> _Step:

@@ -18,6 +18,7 @@ from langgraph.types import Send
 from typing_extensions import TypedDict
 
 from langchain_mastra_memory.errors import ConfigurationError, InvalidIdError, ThreadNotFoundError
+from langchain_mastra_memory.memory import Memory
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
 from langchain_mastra_memory.threads.saver import ThreadSaver
 from langchain_mastra_memory.threads.versions import next_version
@@ -314,6 +315,12 @@ def test_what_is_remembered_is_bounded(store):
         saver.with_allowlist([("a", f"B{uuid4()}")])
     threads = saver._memories.of(saver.serde)
     assert len(threads) <= 64
+
+
+def test_a_saver_without_a_memory_archives_messages_with_their_tokens(store):
+    put(ThreadSaver(store), {"messages": [HumanMessage("How far is the moon?", id="h")]})
+    (found,) = Memory(store).recall(thread_id="t")
+    assert found.tokens == Memory(store).token_counter.count_message(found.message) > 5
 
 
 def test_the_same_checkpoint_written_twice_is_archived_once(memory_factory):
