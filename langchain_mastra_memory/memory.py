@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 from langchain_mastra_memory.agents.methods import AgentMethods
 from langchain_mastra_memory.background import Background
 from langchain_mastra_memory.base import Layout, MemoryOptions
+from langchain_mastra_memory.checks import check_function, check_switch
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.history.methods import MessageMethods
 from langchain_mastra_memory.history.options import MessageHistory
+from langchain_mastra_memory.models import checked_model
 from langchain_mastra_memory.observation.methods import ObservationMethods
 from langchain_mastra_memory.observation.options import ObservationalMemory
 from langchain_mastra_memory.recall.methods import RecallMethods
@@ -105,13 +107,17 @@ class Memory(
     ) -> None:
         if layout not in ("documented", "cached"):
             raise ConfigurationError(f"layout must be 'documented' or 'cached', not {shown(layout, 40)}")
+        check_switch("read_only", read_only)
+        check_function("clock", clock)
+        if token_counter is not None and not isinstance(token_counter, TokenCounter):
+            raise ConfigurationError(f"token_counter must be a TokenCounter, not {shown(token_counter, 60)}")
         self.options = MemoryOptions(
             message_history=_feature("message_history", message_history, MessageHistory),
             working_memory=_feature("working_memory", working_memory, WorkingMemory),
             semantic_recall=_feature("semantic_recall", semantic_recall, SemanticRecall),
             observational_memory=_feature("observational_memory", observational_memory, ObservationalMemory),
             titles=_feature("titles", titles, ThreadTitles),
-            model=model,
+            model=checked_model(model),
             embeddings=embeddings,
             vector_store=vector_store,
             layout=layout,

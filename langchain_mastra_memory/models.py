@@ -38,10 +38,19 @@ def chat_model(*candidates: ModelSpec | None, what: str, runtime: object = None)
             return candidate
         if isinstance(candidate, str):
             return _from_string(candidate)
-        if callable(candidate):
-            return chat_model(candidate(runtime), what=what)
-        raise ConfigurationError(f"a model must be a string, a chat model or a function, not {shown(candidate, 80)}")
+        return chat_model(checked_model(candidate)(runtime), what=what)
     raise ConfigurationError(f"{what} needs a model: give it one, or `Memory(model=...)`")
+
+
+def checked_model(value: Any) -> Any:
+    """Return what can be a model, or None, as it is.
+
+    Raises:
+        ConfigurationError: It is none. A class is none either: give an instance of it.
+    """
+    if value is None or isinstance(value, (str, Runnable)) or (callable(value) and not isinstance(value, type)):
+        return value
+    raise ConfigurationError(f"a model must be a string, a chat model or a function, not {shown(value, 80)}")
 
 
 @lru_cache(maxsize=32)
@@ -49,7 +58,7 @@ def _from_string(name: str) -> BaseChatModel:
     try:
         return init_chat_model(name)
     except (ImportError, ValueError) as error:
-        raise ConfigurationError(f"the model {name!r} cannot be made: {error}") from error
+        raise ConfigurationError(f"the model {shown(name)} cannot be made: {error}") from error
 
 
 def internal_config(name: str, **metadata: str) -> RunnableConfig:

@@ -18,6 +18,7 @@ from langchain_mastra_memory.errors import ProcessorError
 from langchain_mastra_memory.history.options import HistorySource, MessageHistory, function_name
 from langchain_mastra_memory.history.units import turn_start
 from langchain_mastra_memory.history.window import Boundary, Limits
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.runs import History, Located, StoredBoundary
 from langchain_mastra_memory.types import StoredMessage
 
@@ -165,7 +166,7 @@ def processed(layers: Layers, options: MessageHistory | None) -> Layers:
                 f"the processor {function_name(processor)} raised {type(error).__name__}: {error}"
             ) from error
         if not isinstance(made, Layers):
-            raise ProcessorError(f"the processor {function_name(processor)} returned {made!r:.60}, not Layers")
+            raise ProcessorError(f"the processor {function_name(processor)} returned {shown(made, 60)}, not Layers")
         layers = made
     return layers
 

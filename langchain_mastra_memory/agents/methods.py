@@ -14,13 +14,15 @@ from langchain_mastra_memory.agents.core import Turns
 from langchain_mastra_memory.agents.identity import Identity, ResourceOf
 from langchain_mastra_memory.agents.run_options import RunOptions, run_options
 from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.checks import check_choice, check_function, check_text
 from langchain_mastra_memory.context.assembly import describe
 from langchain_mastra_memory.context.preview import Preview
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.history.incoming import as_messages
-from langchain_mastra_memory.history.options import HistorySource
+from langchain_mastra_memory.history.options import HISTORY_SOURCES, HistorySource
 from langchain_mastra_memory.ids import checked_id, new_id, optional_id
 from langchain_mastra_memory.io import IO, both
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.tokens import ready
 
 if TYPE_CHECKING:
@@ -155,11 +157,13 @@ class AgentMethods(MemoryBase):
         """
         from langchain_mastra_memory.agents.nodes import load_node  # noqa: PLC0415 - it knows this module
 
+        check_text("output_key", output_key)
+        _check_node(input_key, resource_id, history, name)
         return load_node(
             self,
             input_key=input_key,
             output_key=output_key,
-            system=SystemMessage(system) if isinstance(system, str) else system,
+            system=_system(system),
             tools=_tools(tools),
             resource_of=resource_id,
             source=history,
@@ -187,6 +191,7 @@ class AgentMethods(MemoryBase):
         """
         from langchain_mastra_memory.agents.nodes import save_node  # noqa: PLC0415 - it knows this module
 
+        _check_node(input_key, resource_id, history, name)
         return save_node(self, input_key=input_key, resource_of=resource_id, source=history, name=name)
 
     @both
@@ -239,7 +244,7 @@ class AgentMethods(MemoryBase):
             turn=f"preview-{new_id()}",
             messages=(*earlier, *new),
             inputs=tuple(message.id or "" for message in new),
-            system=SystemMessage(system) if isinstance(system, str) else system,
+            system=_system(system),
             tools=_tools(tools),
             state=given,
             model=model,
@@ -276,6 +281,21 @@ async def _preview(io: IO, turns: Turns, call: Call) -> Preview:
 def _with_ids(messages: object) -> tuple[BaseMessage, ...]:
     given = as_messages(messages)
     return tuple(message if message.id else message.model_copy(update={"id": new_id()}) for message in given)
+
+
+def _check_node(input_key: object, resource_id: object, history: object, name: object) -> None:
+    check_text("input_key", input_key)
+    check_function("resource_id", resource_id)
+    check_choice("history", history, HISTORY_SOURCES, optional=True)
+    check_text("name", name)
+
+
+def _system(system: object) -> SystemMessage | None:
+    if isinstance(system, str):
+        return SystemMessage(system)
+    if system is None or isinstance(system, SystemMessage):
+        return system
+    raise ConfigurationError(f"system must be a text or a SystemMessage, not {shown(system, 60)}")
 
 
 def _tools(tools: object) -> tuple[Any, ...]:

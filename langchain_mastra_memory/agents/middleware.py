@@ -41,9 +41,11 @@ from langchain_mastra_memory.agents.placing import is_late_start, outer_middlewa
 from langchain_mastra_memory.agents.record import RUN_CHANNEL, RunRecord, RunState, is_complete, opened, record_of
 from langchain_mastra_memory.agents.saving import archives, finish, keeps_nothing
 from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.checks import check_choice, check_function, check_switch, check_text
 from langchain_mastra_memory.errors import ConfigurationError
-from langchain_mastra_memory.history.options import HistorySource
+from langchain_mastra_memory.history.options import HISTORY_SOURCES, HistorySource
 from langchain_mastra_memory.io import IO, drive
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.threads.saver import ThreadSaver
 
 logger = logging.getLogger(__name__)
@@ -94,6 +96,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         features: MemoryBase | None = None,
     ) -> None:
         super().__init__()
+        _check_memory(memory)
+        if features is not None and not isinstance(features, MemoryBase):
+            raise ConfigurationError(f"features must be a Memory, not {shown(features, 60)}")
+        check_text("name", name, optional=True)
+        check_text("agent", agent, optional=True)
+        check_function("resource_id", resource_id)
+        check_choice("history", history, HISTORY_SOURCES, optional=True)
+        check_switch("retain_full_input", retain_full_input, optional=True)
+        check_switch("save_partial", save_partial, optional=True)
         self._memory = memory
         self._name = name or MIDDLEWARE_NAME
         self._agent = agent
@@ -101,8 +112,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._history = history
         self._retain = retain_full_input
         self._partial = save_partial
-        if history not in (None, "auto", "state", "archive"):
-            raise ConfigurationError(f"history must be 'auto', 'state' or 'archive', not {history!r:.40}")
         sample = features or (memory if isinstance(memory, MemoryBase) else None)
         providers = sample.providers if sample is not None else ()
         self.tools: list[BaseTool] = [tool for provider in providers for tool in provider.tools]
@@ -239,7 +248,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             memory = memory(runtime)
             _check_saver(identity, memory)
         if not isinstance(memory, MemoryBase):
-            raise ConfigurationError(f"MemoryMiddleware needs a Memory, not {memory!r:.80}")
+            raise ConfigurationError(f"MemoryMiddleware needs a Memory, not {shown(memory)}")
         return turns_of(memory)
 
     def _call(
@@ -350,6 +359,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         closing = await finish(io, turns, call, record, complete=complete)
         return {RUN_CHANNEL: {self._name: closing}}
+
+
+def _check_memory(memory: object) -> None:
+    """Refuse what is neither a memory nor a function that returns one."""
+    is_function = callable(memory) and not isinstance(memory, type)
+    if memory is not None and not isinstance(memory, MemoryBase) and not is_function:
+        raise ConfigurationError(f"MemoryMiddleware needs a Memory, or a function of the runtime, not {shown(memory)}")
 
 
 def _check_saver(identity: Identity, memory: MemoryBase) -> None:

@@ -11,9 +11,13 @@ import re
 from typing import Final
 
 from langchain_core.messages import HumanMessage
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from langchain_mastra_memory.checked_options import CheckedOptions
+from langchain_mastra_memory.checks import check_text
+from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.ids import MAX_ID_LENGTH
+from langchain_mastra_memory.shown import shown
 
 PARTICIPANTS_TEMPLATE: Final = """\
 # Participants
@@ -43,7 +47,7 @@ _TAG: Final = re.compile(
 _TURN_IN_TEXT: Final = re.compile(r"<(?=\s*+/?+\s*+turn\b)", re.IGNORECASE)
 
 
-class Speaker(BaseModel):
+class Speaker(CheckedOptions):
     """Who says something. Take it from the caller's verified identity, never from the request's body.
 
     Attributes:
@@ -51,8 +55,6 @@ class Speaker(BaseModel):
         name: What people call them.
         role: What they may do in this conversation, such as `editor` or `reviewer`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str = Field(min_length=1, max_length=MAX_ID_LENGTH)
     name: str = Field(min_length=1)
@@ -70,12 +72,18 @@ def as_user_turn(speaker: Speaker, text: str, *, id: str | None = None) -> Human
     Returns:
         A `HumanMessage` whose text stands in a `<turn>` tag with escaped attributes.
 
+    Raises:
+        ConfigurationError: `speaker` or `text` is of the wrong kind.
+
     Example:
         >>> print(as_user_turn(Speaker(id="u1", name="Alice", role="editor"), "Teal, please.").content)
         <turn author_id="u1" author_name="Alice" functional_role="editor">
         Teal, please.
         </turn>
     """
+    if not isinstance(speaker, Speaker):
+        raise ConfigurationError(f"speaker must be a Speaker(...), not {shown(speaker, 60)}")
+    check_text("text", text)
     names = (html.escape(part, quote=True) for part in (speaker.id, speaker.name, speaker.role))
     author_id, author_name, role = names
     body = _TURN_IN_TEXT.sub("&lt;", text)

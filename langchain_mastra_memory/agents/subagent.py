@@ -13,7 +13,7 @@ import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -41,14 +41,14 @@ from langchain_mastra_memory.agents.identity import (
 from langchain_mastra_memory.agents.nodes import MemoryNode
 from langchain_mastra_memory.agents.record import RUN_CHANNEL
 from langchain_mastra_memory.agents.worker_tool import tool_name, worker_tool
+from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.checks import check_choice, check_function, check_text
 from langchain_mastra_memory.errors import ConfigurationError, ProcessorError
 from langchain_mastra_memory.ids import checked_id, optional_id
 from langchain_mastra_memory.io import IO, drive
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.messages import NewMessage, SaveMessages
 from langchain_mastra_memory.store.operations.runs import LoadHistory
-
-if TYPE_CHECKING:
-    from langchain_mastra_memory.base import MemoryBase
 
 logger = logging.getLogger(__name__)
 _NAMES: weakref.WeakKeyDictionary[MemoryBase, weakref.WeakValueDictionary[str, SubAgent]] = weakref.WeakKeyDictionary()
@@ -98,10 +98,13 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
         resource: Literal["derived", "shared"] = "derived",
         resource_id: Callable[[Any], str | None] | None = None,
     ) -> None:
-        if thread not in ("new", "stable"):
-            raise ConfigurationError(f"thread must be 'new' or 'stable', not {thread!r:.40}")
-        if resource not in ("derived", "shared"):
-            raise ConfigurationError(f"resource must be 'derived' or 'shared', not {resource!r:.40}")
+        check_choice("thread", thread, ("new", "stable"))
+        check_choice("resource", resource, ("derived", "shared"))
+        check_text("description", description, optional=True)
+        check_function("message_filter", message_filter)
+        check_function("resource_id", resource_id)
+        if worker_memory is not None and not isinstance(worker_memory, MemoryBase):
+            raise ConfigurationError(f"memory must be a Memory, not {shown(worker_memory, 60)}")
         self._name = self.name = checked_id(name, "name")
         self.shares_its_name = False
         self.description = description or f"Gives a task to {name} and returns the answer."
@@ -139,7 +142,7 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
             raise self._cannot_wait() from None
         if not isinstance(result, Mapping) or not isinstance(result.get("messages"), list):
             raise ConfigurationError(
-                f"worker {self._name[:40]!r} must return a state with messages, not {result!r:.80}"
+                f"worker {self._name[:40]!r} must return a state with messages, not {shown(result)}"
             )
         if result.get("__interrupt__"):
             raise self._cannot_wait()
@@ -149,8 +152,8 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
             added.append(AIMessage(f"{self._name} gave no answer.", name=self._name))
         elif plan.saved_here:
             await self._save(io, plan, added)
-        shown = {key: value for key, value in result.items() if not _CHANNELS.match(key)}
-        return {**shown, "messages": added}
+        returned = {key: value for key, value in result.items() if not _CHANNELS.match(key)}
+        return {**returned, "messages": added}
 
     async def _plan(self, io: IO, task: Task, config: RunnableConfig | None, call_id: str) -> _Plan:
         """Decide whose delegation this is and what the worker is given; make its thread if nobody else will."""
@@ -235,7 +238,9 @@ class SubAgent(Runnable[Any, dict[str, Any]]):
         except GraphBubbleUp:
             raise
         except Exception as error:
-            raise ProcessorError(f"the message_filter of worker {self._name[:40]!r} failed: {error!r:.200}") from error
+            raise ProcessorError(
+                f"the message_filter of worker {self._name[:40]!r} failed: {shown(error, 200)}"
+            ) from error
 
     async def _save(self, io: IO, plan: _Plan, added: Sequence[BaseMessage]) -> None:
         """Keep the task and the answer of a worker that has no memory hooks of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self, get_args
 
 from langchain_core.messages import BaseMessage
 from pydantic import Field, field_validator, model_validator
@@ -24,6 +24,8 @@ BeforeSave = Callable[[BaseMessage], BaseMessage | Awaitable[BaseMessage | None]
 
 HistorySource = Literal["auto", "state", "archive"]
 """Where the history of a run comes from: the graph's state, the archive, or whichever is right for the run."""
+
+HISTORY_SOURCES: Final = get_args(HistorySource)
 
 DEFAULT_LAST_MESSAGES = 10
 REMOVE_SHARE = 0.25

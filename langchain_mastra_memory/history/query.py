@@ -105,5 +105,5 @@ def read_hidden(hide_signals: object) -> Hidden:
         raise InvalidQueryError(f"hide_signals must be True, False or a list of types, not {shown(hide_signals, 60)}")
     kinds = list(hide_signals)
     if not all(isinstance(kind, str) and kind for kind in kinds):
-        raise InvalidQueryError(f"hide_signals must name types of signals, not {sorted(map(repr, kinds))!s:.80}")
+        raise InvalidQueryError(f"hide_signals must name types of signals, not {shown(kinds)}")
     return Hidden(archive=bool(kinds), kinds=frozenset(kinds))

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from langchain_mastra_memory.checks import check_function, check_text
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.observation.log import JsonValue
 from langchain_mastra_memory.shown import shown
@@ -94,13 +95,20 @@ class Extractor:
     slug: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Derive the slug."""
+        """Check the fields, and derive the slug."""
+        check_text("an extractor's name", self.name)
+        if not callable(self.instructions):
+            check_text("an extractor's instructions", self.instructions)
+        if self.schema is not None and not isinstance(self.schema, (type, Mapping)):
+            check_function("an extractor's schema", self.schema)
+        check_function("on_extracted", self.on_extracted)
         slug = slug_of(self.name)
         if not slug:
             raise ConfigurationError(f"an extractor's name must have a letter or a digit: {shown(self.name, 80)}")
         if slug in RESERVED:
             raise ConfigurationError(f"the extractor slug {slug!r} (of {shown(self.name, 80)}) is reserved; rename it")
         if self.metadata_path is not None and self.metadata_path is not False:
+            check_text("metadata_path", self.metadata_path)
             parts = self.metadata_path.split(".")
             if not all(part.strip() for part in parts):
                 raise ConfigurationError(

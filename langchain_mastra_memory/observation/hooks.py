@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langchain_mastra_memory.checks import check_text
 from langchain_mastra_memory.errors import ConfigurationError, ProcessorError
 from langchain_mastra_memory.shown import shown
 
@@ -122,6 +123,9 @@ def redact_tool_results(
         >>> hook([secret], HookContext(phase="observation", trigger="manual"))[0].content
         '[result redacted]'
     """
+    check_text("placeholder", placeholder)
+    if tools is not None and (isinstance(tools, str) or not isinstance(tools, Collection)):
+        raise ConfigurationError(f"tools must be a list of names, not {shown(tools, 60)}")
 
     def hook(messages: Messages, _context: HookContext) -> Messages | None:
         names = {call["id"]: call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}

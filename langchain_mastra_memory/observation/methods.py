@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
-from pydantic import ValidationError
 
 from langchain_mastra_memory.base import MemoryBase
-from langchain_mastra_memory.checked_options import faults_of
+from langchain_mastra_memory.checks import check_text
 from langchain_mastra_memory.errors import ConfigurationError, MissingResourceError, ObservationError
 from langchain_mastra_memory.ids import checked_id, optional_id
 from langchain_mastra_memory.io import IO, both
@@ -53,16 +52,13 @@ class ObservationMethods(MemoryBase):
         """
         from langchain_mastra_memory.observation.node import ObservationNode  # noqa: PLC0415 - it knows the agents
 
-        try:
-            return ObservationNode(
-                self,
-                input_messages_key=input_messages_key,
-                output_messages_key=output_messages_key,
-                trim_messages=trim_messages,
-                name=name,
-            )
-        except ValidationError as error:
-            raise ConfigurationError(faults_of("observation_node", error)) from error
+        return ObservationNode(
+            self,
+            input_messages_key=input_messages_key,
+            output_messages_key=output_messages_key,
+            trim_messages=trim_messages,
+            name=name,
+        )
 
     @both
     async def observe(
@@ -125,6 +121,7 @@ class ObservationMethods(MemoryBase):
         """
         from langchain_mastra_memory.observation import manual  # noqa: PLC0415 - the engine, when it is used
 
+        check_text("prompt", prompt, optional=True)
         engine, cause = self._cause(thread_id, resource_id, None)
         self._refuse_read_only("reflect")
         return await manual.reflect(engine, io, cause, prompt or "")
@@ -255,6 +252,8 @@ class ObservationMethods(MemoryBase):
         from langchain_mastra_memory.observation.engine import Cause  # noqa: PLC0415 - the engine, when it is used
         from langchain_mastra_memory.observation.provider import engine_of  # noqa: PLC0415 - the engine
 
+        if hooks is not None and not isinstance(hooks, ObservationHooks):
+            raise ConfigurationError(f"hooks must be ObservationHooks(...), not {shown(hooks, 60)}")
         engine = engine_of(self)
         if engine.options.scope == "thread" and thread_id is None:
             raise ConfigurationError("observations of thread scope need a thread_id")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableSerializable
 from langgraph.runtime import get_runtime
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError
 
 from langchain_mastra_memory.agents.call import Call
 from langchain_mastra_memory.agents.core import turns_of
 from langchain_mastra_memory.agents.identity import current_config, identify, is_streamed
+from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.checked_options import faults_of
 from langchain_mastra_memory.context.assembly import arrange, assemble
 from langchain_mastra_memory.context.layers import Item
 from langchain_mastra_memory.errors import ConfigurationError
@@ -22,9 +24,7 @@ from langchain_mastra_memory.history.units import turn_start
 from langchain_mastra_memory.history.window import Limits, Shape, choose
 from langchain_mastra_memory.io import IO, drive
 from langchain_mastra_memory.observation.provider import ObservationProvider
-
-if TYPE_CHECKING:
-    from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.shown import shown
 
 
 class ObservationNode(RunnableSerializable[Any, dict[str, Any]]):
@@ -64,7 +64,12 @@ class ObservationNode(RunnableSerializable[Any, dict[str, Any]]):
     _provider: ObservationProvider = PrivateAttr()
 
     def __init__(self, memory: MemoryBase, **fields: Any) -> None:
-        super().__init__(memory=memory, **fields)
+        if not isinstance(memory, MemoryBase):
+            raise ConfigurationError(f"ObservationNode needs a Memory, not {shown(memory)}")
+        try:
+            super().__init__(memory=memory, **fields)
+        except ValidationError as error:
+            raise ConfigurationError(faults_of("ObservationNode", error)) from error
         if self.input_messages_key == self.output_messages_key:
             raise ConfigurationError(
                 "output_messages_key must be another key than input_messages_key: the observations are not part of "

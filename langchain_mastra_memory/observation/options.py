@@ -12,14 +12,13 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    SkipValidation,
     ValidationError,
     field_validator,
     model_validator,
 )
 
 from langchain_mastra_memory.errors import ConfigurationError
-from langchain_mastra_memory.models import ModelSpec
+from langchain_mastra_memory.models import ModelSpec, checked_model
 from langchain_mastra_memory.observation.extractors import Extractor, checked
 from langchain_mastra_memory.observation.hooks import ObservationHooks
 from langchain_mastra_memory.observation.planning import Limits
@@ -65,11 +64,14 @@ class ModelByInputTokens:
     """
 
     def __init__(self, up_to: Mapping[int, ModelSpec]) -> None:
-        if not up_to:
-            raise ConfigurationError("ModelByInputTokens needs at least one size, such as {100_000: model}")
+        if not isinstance(up_to, Mapping) or not up_to:
+            raise ConfigurationError(
+                f"ModelByInputTokens needs at least one size, such as {{100_000: model}}, not {shown(up_to, 60)}"
+            )
         for size in up_to:
             if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < float("inf"):
                 raise ConfigurationError(f"a size in tokens must be a positive number, not {shown(size, 40)}")
+            checked_model(up_to[size])
         self._tiers = tuple(sorted(up_to.items()))
 
     @property
@@ -92,7 +94,11 @@ class ModelByInputTokens:
         return f"ModelByInputTokens({dict(self._tiers)!r})"
 
 
-PhaseModel = Annotated[ModelSpec | ModelByInputTokens | None, SkipValidation]
+def _model(value: object) -> object:
+    return value if isinstance(value, ModelByInputTokens) else checked_model(value)
+
+
+PhaseModel = Annotated[ModelSpec | ModelByInputTokens | None, PlainValidator(_model)]
 Idle = float | str | Literal[False] | None
 
 
@@ -149,7 +155,7 @@ def _reason(name: str, error: ValidationError) -> str:
     for problem in error.errors(include_url=False):
         field = ".".join(str(place) for place in problem["loc"])
         text = problem["msg"].removeprefix("Value error, ")
-        given = "" if problem["type"] in {"value_error", "missing"} else f", got {problem['input']!r:.60}"
+        given = "" if problem["type"] in {"value_error", "missing"} else f", got {shown(problem['input'], 60)}"
         parts.append(f"{name}.{field}: {text}{given}" if field else text)
     return "; ".join(parts)
 
@@ -271,7 +277,11 @@ class Observation(_Phase):
             self.block_after,
         )
         previous = self.previous_observer_tokens
-        _require(previous >= 0, "observation.previous_observer_tokens must be False or at least 0", previous)
+        _require(
+            previous is not None and previous >= 0,
+            "observation.previous_observer_tokens must be False or at least 0",
+            previous,
+        )
         batch = self.max_tokens_per_batch
         _require(batch > 0, "observation.max_tokens_per_batch must be > 0", batch)
         return self

@@ -19,6 +19,7 @@ from langchain_mastra_memory.errors import MastraMemoryError, ThreadNotFoundErro
 from langchain_mastra_memory.io import IO, drive
 from langchain_mastra_memory.observation.options import ObservationalMemory, Retrieval
 from langchain_mastra_memory.observation.prompts import text_of
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.log import ListGroups
 from langchain_mastra_memory.store.operations.messages import Hidden, Include, ListMessages
 from langchain_mastra_memory.store.operations.threads import ListThreads
@@ -524,7 +525,7 @@ def _date(text: str | None, name: str) -> datetime | None:
             return datetime(day.year, day.month, day.day, tzinfo=UTC)
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ToolException(f"{name} must be an ISO date such as 2026-03-15, not {text!r:.60}") from error
+        raise ToolException(f"{name} must be an ISO date such as 2026-03-15, not {shown(text, 60)}") from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import BaseMessage
 
+from langchain_mastra_memory.checks import check_text
+from langchain_mastra_memory.history.incoming import as_messages
+from langchain_mastra_memory.ids import optional_id
 from langchain_mastra_memory.io import AsyncIO, SyncIO, drive
-from langchain_mastra_memory.models import ModelSpec, chat_model
+from langchain_mastra_memory.models import ModelSpec, chat_model, checked_model
 from langchain_mastra_memory.observation import calls
 from langchain_mastra_memory.observation.extraction import Extractions
 from langchain_mastra_memory.observation.extractors import Extractor, checked
@@ -59,6 +62,9 @@ async def summarize(
     resource_id: str | None = None,
 ) -> Summary:
     """Summarize messages with one call, and one more for extractors with a schema."""
+    check_text("instructions", instructions)
+    checked_model(model)
+    extractors = checked(extract)
     if not shown:
         return Summary(summary="")
     default = memory.options.model if memory is not None else None
@@ -66,7 +72,7 @@ async def summarize(
     extractions = Extractions(
         memory=memory,
         phase="summary",
-        extractors=checked(extract),
+        extractors=extractors,
         thread_id=thread_id,
         resource_id=resource_id,
     )
@@ -109,7 +115,8 @@ def summarize_conversation(
 
     Raises:
         ObservationError: The model failed.
-        ConfigurationError: The model cannot be made.
+        ConfigurationError: The model cannot be made, or an argument is of the wrong kind.
+        InvalidQueryError: `messages` is no list of messages.
 
     Example:
         >>> from langchain_mastra_memory.testing import ScriptedChatModel
@@ -121,13 +128,13 @@ def summarize_conversation(
     return drive(
         summarize(
             io,
-            [Shown(message=message) for message in convert_to_messages(messages)],
+            [Shown(message=message) for message in as_messages(messages)],
             model=model,
             counter=default_counter(),
             instructions=instructions,
             extract=extract,
-            thread_id=thread_id,
-            resource_id=resource_id,
+            thread_id=optional_id(thread_id, "thread_id"),
+            resource_id=optional_id(resource_id),
         )
     )
 
@@ -147,13 +154,13 @@ async def asummarize_conversation(
     with ThreadPoolExecutor(1) as executor:
         return await summarize(
             AsyncIO(_NO_STORE, lambda: executor),
-            [Shown(message=message) for message in convert_to_messages(messages)],
+            [Shown(message=message) for message in as_messages(messages)],
             model=model,
             counter=default_counter(),
             instructions=instructions,
             extract=extract,
-            thread_id=thread_id,
-            resource_id=resource_id,
+            thread_id=optional_id(thread_id, "thread_id"),
+            resource_id=optional_id(resource_id),
         )
 
 

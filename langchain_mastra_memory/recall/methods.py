@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.checked_options import faults_of
+from langchain_mastra_memory.checks import check_function
 from langchain_mastra_memory.errors import (
     ConfigurationError,
     InvalidFilterError,
@@ -114,6 +115,7 @@ class RecallMethods(MemoryBase):
             ConfigurationError: Semantic recall is off, or the memory is read-only.
             Exception: The embedding model or the outside index failed; what was done stays.
         """
+        check_function("progress", progress)
         engine = self.recall_engine
         if self.options.read_only:
             raise ConfigurationError("a read-only memory cannot reindex")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.recall.filters import parse_filter
 from langchain_mastra_memory.shown import shown
 
@@ -16,7 +17,7 @@ Mode = Literal["hybrid", "vector", "lexical"]
 Scope = Literal["resource", "thread"]
 
 
-class Weights(BaseModel):
+class Weights(CheckedOptions):
     """The numbers of the ranking formula; the defaults are the measured ones (`benchmarks/recall.py`).
 
     Attributes:
@@ -30,8 +31,6 @@ class Weights(BaseModel):
         thread_b: The same for threads.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     lexical: float = Field(default=0.7, ge=0, le=1)
     near: float = Field(default=0.375, ge=0, le=1)
     far: float = Field(default=0.125, ge=0, le=1)
@@ -42,7 +41,7 @@ class Weights(BaseModel):
     thread_b: float = Field(default=0.75, ge=0, le=1)
 
 
-class HNSW(BaseModel):
+class HNSW(CheckedOptions):
     """A pgvector `halfvec` HNSW index beside the int8 rows, for scopes that do not fit the cache. PostgreSQL only.
 
     Attributes:
@@ -50,8 +49,6 @@ class HNSW(BaseModel):
         ef_construction: How widely a new node looks for its place; at least `2 * m`.
         ef_search: How widely a query looks; at least `SemanticRecall.candidates` is used.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     m: int = Field(default=16, ge=2, le=100)
     ef_construction: int = Field(default=64, ge=4, le=1000)
@@ -64,7 +61,7 @@ class HNSW(BaseModel):
         return self
 
 
-class SemanticRecall(BaseModel):
+class SemanticRecall(CheckedOptions):
     """Search in old messages, by meaning and by words.
 
     Attributes:
@@ -92,8 +89,6 @@ class SemanticRecall(BaseModel):
         >>> SemanticRecall(top_k=3, message_range=(2, 1), filter={"project": {"$in": ["a", "b"]}}).message_range
         (2, 1)
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     top_k: int = Field(default=4, ge=1, le=1000)
     message_range: Annotated[int, Field(ge=0, le=100)] | tuple[int, int] = 1

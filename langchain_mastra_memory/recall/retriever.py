@@ -18,6 +18,7 @@ from langchain_mastra_memory.recall.filters import parse_filter
 from langchain_mastra_memory.recall.options import Mode, as_range, checked_range
 from langchain_mastra_memory.recall.results import Hit, Search
 from langchain_mastra_memory.recall.text import indexed_text, plain_text
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.types import StoredMessage
 
 if TYPE_CHECKING:
@@ -99,13 +100,14 @@ class SemanticRecallRetriever(BaseRetriever):
 
     async def _find(self, io: IO, query: str, **kwargs: Any) -> list[Document]:
         if not isinstance(query, str):
-            raise InvalidQueryError(f"the query must be a text, not a {type(query).__name__}: {query!r:.60}")
+            raise InvalidQueryError(f"the query must be a text, not a {type(query).__name__}: {shown(query, 60)}")
         thread_id, resource_id = kwargs.pop(_IDS, None) or self._ids(None)
         kwargs.pop("verbose", None)
         unknown = set(kwargs) - {"k", "filter", "mode", "message_range", "threshold"}
         if unknown:
             raise InvalidQueryError(
-                f"the retriever does not know {min(unknown)!r:.40}; it takes k, filter, mode, message_range, threshold"
+                f"the retriever does not know {shown(min(unknown), 40)}; "
+                "it takes k, filter, mode, message_range, threshold"
             )
         # Built again, so that what a call overrides is checked like the fields.
         given = {name: kwargs.get(name, getattr(self, name)) for name in ("k", "filter", "mode", "message_range")}

@@ -156,7 +156,7 @@ def to_range(start: object, end: object, bounds: object) -> tuple[int | None, in
     first = None if start is None else to_micros(to_moment(start, "start"))
     last = None if end is None else to_micros(to_moment(end, "end"))
     if first is not None and last is not None and first > last:
-        raise InvalidQueryError(f"start {start!s:.40} is after end {end!s:.40}")
+        raise InvalidQueryError(f"start {shown(start, 60)} is after end {shown(end, 60)}")
     if first is not None and spelled[0] == "(":
         first += 1
     if last is not None and spelled[1] == ")":

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence
-from pydantic import Field, SkipValidation
+from pydantic import Field, PlainValidator
 
 from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.context.provider import FeatureProvider, Outcome, RunFacts
 from langchain_mastra_memory.io import IO
-from langchain_mastra_memory.models import ModelSpec, chat_model, internal_config
+from langchain_mastra_memory.models import ModelSpec, chat_model, checked_model, internal_config
 from langchain_mastra_memory.store.operations.runs import LoadHistory, SaveRun
 from langchain_mastra_memory.store.operations.threads import GetThread, SuggestTitle
 
@@ -54,7 +54,7 @@ class ThreadTitles(CheckedOptions):
         False
     """
 
-    model: SkipValidation[ModelSpec] | None = None
+    model: Annotated[ModelSpec | None, PlainValidator(checked_model)] = None
     instructions: Annotated[str, Field(min_length=1)] | None = None
     min_messages: Annotated[int, Field(ge=1, strict=True)] = 1
     emit_event: bool = False

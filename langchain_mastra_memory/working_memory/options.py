@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.working_memory.document import PageValue
 from langchain_mastra_memory.working_memory.schema import PageSchema, page_schema
 
@@ -137,7 +138,6 @@ def _explained(error: ValidationError) -> str:
     faults = []
     for fault in error.errors(include_url=False):
         name = ".".join(str(part) for part in fault["loc"])
-        value = fault["input"]
-        shown = f" (got {value!r:.60})" if name else ""
-        faults.append(f"{name or 'WorkingMemory'}: {fault['msg'].removeprefix('Value error, ')}{shown}")
+        given = f" (got {shown(fault['input'], 60)})" if name else ""
+        faults.append(f"{name or 'WorkingMemory'}: {fault['msg'].removeprefix('Value error, ')}{given}")
     return "working memory options are not valid: " + "; ".join(dict.fromkeys(faults))

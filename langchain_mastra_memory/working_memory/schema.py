@@ -123,7 +123,7 @@ class JsonSchemaPage:
         self._schema = copy.deepcopy(dict(schema))
         if self._schema.get("type", "object") != "object":
             raise ConfigurationError(
-                f"working_memory.schema must describe an object, not type {self._schema['type']!r:.60}"
+                f"working_memory.schema must describe an object, not type {shown(self._schema['type'], 60)}"
             )
         if not {"type", "properties", "$ref", "allOf", "anyOf", "oneOf", "additionalProperties"} & self._schema.keys():
             raise ConfigurationError(

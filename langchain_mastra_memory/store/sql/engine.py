@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, get_args
 from weakref import WeakSet
 
+from langchain_mastra_memory.checks import check_function
 from langchain_mastra_memory.errors import ConfigurationError, StoreClosedError
 from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.base import ContextManaged, Group, Operation
@@ -83,7 +85,7 @@ class SQLMemoryStore(ContextManaged):
         self,
         url: str | URL = "memory://",
         *,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] | None = None,
         busy_timeout: float = 10.0,
         prepared_statements: bool = True,
         **engine_options: Any,
@@ -100,11 +102,13 @@ class SQLMemoryStore(ContextManaged):
             raise ConfigurationError(
                 f"unknown store URL {drivername[:20]!r}: use memory://, sqlite:///path or postgresql://user@host/database"
             )
-        if not 0 <= busy_timeout <= 3600:
-            raise ConfigurationError(f"busy_timeout must be 0 to 3600 seconds, not {busy_timeout}")
+        is_number = isinstance(busy_timeout, (int, float)) and not isinstance(busy_timeout, bool)
+        if not is_number or not 0 <= busy_timeout <= 3600:
+            raise ConfigurationError(f"busy_timeout must be 0 to 3600 seconds, not {shown(busy_timeout, 40)}")
+        check_function("clock", clock)
         self._url = url
         self._scheme = scheme
-        self.clock = clock
+        self.clock = clock or utc_now
         self._busy_timeout = busy_timeout
         self._prepared_statements = prepared_statements
         self._options = engine_options
@@ -132,6 +136,8 @@ class SQLMemoryStore(ContextManaged):
         return frozenset(get_args(Group))
 
     def _micros(self) -> int:
+        if self.clock is utc_now:
+            return time.time_ns() // 1000
         from langchain_mastra_memory.store.sql.values import to_micros  # noqa: PLC0415 - heavy neighbours
 
         return to_micros(self.clock())

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from langchain_mastra_memory.codec import dump_message, load_message
 from langchain_mastra_memory.errors import InvalidIdError, InvalidQueryError
 from langchain_mastra_memory.ids import checked_id
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.resources import DeleteResource, ExportResource, ImportResource
 from langchain_mastra_memory.store.sql.bulk import BulkInsert
 from langchain_mastra_memory.store.sql.cascade import (
@@ -109,10 +110,11 @@ def import_resource(tx: Tx, op: ImportResource) -> int:
     """Put everything back under an owner."""
     data = op.data
     if data.get("format") != FORMAT:
-        raise InvalidQueryError(f"this is not what export_resource gives: format {data.get('format')!r:.80}")
+        raise InvalidQueryError(f"this is not what export_resource gives: format {shown(data.get('format'))}")
     if data.get("version") != VERSION:
         raise InvalidQueryError(
-            f"the export has version {data.get('version')!r:.20}, this package reads {VERSION}: upgrade the package"
+            f"the export has version {shown(data.get('version'), 20)}, this package reads {VERSION}: "
+            "upgrade the package"
         )
     try:
         made = {exported["id"]: _import_thread(tx, op, exported) for exported in data["threads"]}
