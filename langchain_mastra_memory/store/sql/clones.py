@@ -115,9 +115,13 @@ _ALL_OF = (
     .where(messages.c.thread == sa.bindparam("target_key", type_=sa.BigInteger))
     .order_by(messages.c.seq)
 )
-# A clone says in its metadata what it was made of. The text is searched first, since most threads are no clones.
-_mentions = threads.c.metadata.contains('"clone"')
-_CLONES = sa.select(*COLUMNS).where(_mentions).order_by(threads.c.created_at, threads.c.key)
+# A clone says in its metadata what it was made of. The text is searched first: few threads mention this one.
+_ESCAPE: Final = "/"
+_CLONES = (
+    sa.select(*COLUMNS)
+    .where(threads.c.metadata.contains('"clone"'), threads.c.metadata.like(sa.bindparam("mention"), escape=_ESCAPE))
+    .order_by(threads.c.created_at, threads.c.key)
+)
 _CLONES_OF_RESOURCE = _CLONES.where(threads.c.resource_id == sa.bindparam("owner"))
 
 
@@ -181,15 +185,24 @@ def _copy_messages(tx: Tx, op: CopyThread, source: ThreadRow, target: ThreadRow,
 @handles(ListClones)
 def list_clones(tx: Tx, op: ListClones) -> list[Thread]:
     """Return the clones of a thread, whether it is still there or not."""
+    mention = _mention(op.source_thread_id)
     if op.resource_id is None:
-        rows = tx.all(_CLONES)
+        rows = tx.all(_CLONES, {"mention": mention})
     else:
         source = find_thread(tx, op.source_thread_id)
         if source is not None and source.resource_id not in (None, op.resource_id):
             raise not_found(op.source_thread_id)
-        rows = tx.all(_CLONES_OF_RESOURCE, {"owner": op.resource_id})
+        rows = tx.all(_CLONES_OF_RESOURCE, {"owner": op.resource_id, "mention": mention})
     found = [ThreadRow(*row).thread() for row in rows]
     return [thread for thread in found if source_of(thread.metadata) == op.source_thread_id]
+
+
+def _mention(thread_id: str) -> str:
+    """Return the pattern of metadata with an id in it."""
+    spelled = dump_json(thread_id)
+    for sign in (_ESCAPE, "%", "_"):
+        spelled = spelled.replace(sign, _ESCAPE + sign)
+    return f"%{spelled}%"
 
 
 @handles(GetCloneHistory)

@@ -11,7 +11,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_mastra_memory.errors import InvalidIdError, InvalidQueryError, ThreadNotFoundError
+from langchain_mastra_memory.store.sql import clones
 from langchain_mastra_memory.testing.clock import START, FrozenClock
+from langchain_mastra_memory.threads.lineage import source_of
 from langchain_mastra_memory.types import Deleted
 from tests.naming import spelled
 
@@ -239,6 +241,28 @@ def test_a_line_of_clones_is_followed_back_to_the_original(memory: Any, clock: F
     assert [thread.id for thread in memory.list_clones("b")] == ["c"]
     assert memory.get_clone_history("b") == []
     assert memory.list_clones("never") == []
+
+
+@pytest.mark.parametrize("source", ["50%_of/it", 'q"uo\\te', "\\", "ünï\ud83d", "s%", "clone"])
+def test_the_clones_of_a_thread_are_found_whatever_its_id(memory: Any, source: str) -> None:
+    for thread_id in (source, source + "x", "50xyofzit"):
+        memory.create_thread("r1", thread_id=thread_id)
+        memory.copy_thread(thread_id, new_thread_id=f"copy of {thread_id}")
+    for resource_id in (None, "r1"):
+        clones = memory.list_clones(source, resource_id=resource_id)
+        assert [thread.id for thread in clones] == [f"copy of {source}"]
+
+
+def test_other_threads_are_not_read_for_the_clones_of_one(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(memory, 1)
+    fill(memory, 1, "other")
+    for number in range(20):
+        memory.copy_thread("other", new_thread_id=f"o{number}")
+    memory.copy_thread("s", new_thread_id="c")
+    looked_at = []
+    monkeypatch.setattr(clones, "source_of", lambda metadata: looked_at.append(metadata) or source_of(metadata))
+    assert [thread.id for thread in memory.list_clones("s")] == ["c"]
+    assert len(looked_at) == 1
 
 
 def test_a_circle_of_clones_is_walked_once(memory: Any) -> None:
