@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -40,11 +40,6 @@ class BodyWriter:
             if body is not None:
                 return CODEC, body
         return self._serde.dumps_typed(message)
-
-    def load_all(self, stored: Iterable[tuple[str, bytes]]) -> list[Any]:
-        """Return the messages of bodies that are not gone."""
-        load = self._serde.loads_typed
-        return [load_message(body) if form == CODEC else load((form, body)) for form, body in stored]
 
     def load(self, form: str, body: bytes) -> Any:
         """Return the message of a body that is not gone."""

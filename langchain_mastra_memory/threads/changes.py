@@ -14,6 +14,7 @@ from langchain_mastra_memory.threads.entries import GONE, Entry, numbers_of
 from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint
 from langchain_mastra_memory.threads.planning import Planned, Planner
 from langchain_mastra_memory.threads.runs import RunReport
+from langchain_mastra_memory.threads.snapshots import Mold
 
 
 def messages_of(checkpoint: Checkpoint) -> list[BaseMessage]:
@@ -125,8 +126,10 @@ def equal_in_parent(
     found: dict[str, list[tuple[str, int, BaseMessage]]] = {}
     for message_id, (space, n) in zip(parent.ids, numbers, strict=True):
         body = known.bodies.get(space, {}).get(n) if message_id and message_id in unknown else None
-        if message_id and body is not None and body[0] != GONE:
-            found.setdefault(message_id, []).append((space, n, writer.load(*body)))
+        if isinstance(body, Mold):
+            found.setdefault(str(message_id), []).append((space, n, body.make()))
+        elif body is not None and body[0] != GONE:
+            found.setdefault(str(message_id), []).append((space, n, writer.load(*body)))
     return found
 
 

@@ -271,6 +271,20 @@ def settle_entry(entry: Entry, numbers: Sequence[tuple[str, int]], stored: Seque
     return Entry(entry.form, payload, tuple(holes))
 
 
+def settle_skeleton(skeleton: Skeleton, numbers: Sequence[tuple[str, int]], stored: Sequence[int]) -> Skeleton:
+    """Return a plan's checkpoint with the numbers that the database gave."""
+    return Skeleton(
+        v=skeleton.v,
+        ts=skeleton.ts,
+        versions=skeleton.versions,
+        seen=skeleton.seen,
+        updated=skeleton.updated,
+        rest=skeleton.rest,
+        entries={name: settle_entry(entry, numbers, stored) for name, entry in skeleton.entries.items()},
+        metadata=skeleton.metadata,
+    )
+
+
 def numbers_of(parts: Iterable[Part]) -> list[tuple[str, int]]:
     """Return every (space, number) of the ranges among some parts, in order."""
     return [(p.space, n) for p in parts if type(p) is Range for n in range(p.first, p.last + 1)]

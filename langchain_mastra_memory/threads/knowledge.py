@@ -9,50 +9,30 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from operator import is_
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.store.operations.checkpoints import Place, State
 from langchain_mastra_memory.threads.entries import Entry, Parts, Range
+from langchain_mastra_memory.threads.snapshots import Mold, Snapshot, all_hold, holds, snapshot
 
 THREADS: Final = 64
 """Threads remembered at once."""
 BYTES: Final = 64 * 2**20
-"""Bytes of message bodies remembered at once, over all threads."""
+"""Bytes of messages remembered at once, over all threads."""
+MESSAGE: Final = 1_200
+"""Bytes that a decoded message takes besides its text."""
 CHECKPOINTS: Final = 16
 """Checkpoints remembered of a thread."""
 ITEMS: Final = 256
 """Messages remembered of a thread that are in no list, such as those of writes."""
 SERIALIZERS: Final = 8
 """Serializers that something is remembered for: `with_allowlist` makes a new one for each graph."""
-_ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
-_EMPTY: Final[dict[type, Any]] = {dict: {}, list: []}
-"""Stand for every empty dict and list in snapshots, so that a snapshot is one object: the collector looks at each."""
-
-
-def snapshot(message: BaseMessage) -> tuple[Any, ...]:
-    """Return what a message holds, sharing nothing that can change; `holds` compares it."""
-    values: list[Any] = list(message.__dict__.values())
-    for place, value in enumerate(values):
-        kind = type(value)
-        if kind not in _ATOMS:
-            values[place] = _EMPTY[kind] if kind in _EMPTY and not value else deepcopy(value)
-    extra = message.__pydantic_extra__
-    if extra:
-        values.append(deepcopy(extra))
-    return tuple(values)
-
-
-def holds(taken: tuple[Any, ...], message: BaseMessage) -> bool:
-    """Tell whether a message still is as it was when the snapshot was taken: nodes do change messages in place."""
-    extra = message.__pydantic_extra__
-    if extra:
-        return (*message.__dict__.values(), extra) == taken
-    return tuple(message.__dict__.values()) == taken
+Stored: TypeAlias = tuple[str, bytes] | Mold
+"""A body: its form and bytes, or decoded."""
 
 
 @dataclass(slots=True)
@@ -66,7 +46,7 @@ class Item:
     """
 
     message: BaseMessage
-    taken: tuple[Any, ...]
+    taken: Snapshot
     places: dict[str, int]
 
 
@@ -111,7 +91,7 @@ class KnownList:
     """
 
     messages: list[BaseMessage]
-    taken: list[tuple[Any, ...]]
+    taken: list[Snapshot]
     parts: Parts
     _index: dict[int, int] | None = None
 
@@ -119,7 +99,7 @@ class KnownList:
         """Tell whether other messages begin with these objects, all as they were."""
         if len(messages) < len(self.messages) or not all(map(is_, self.messages, messages)):
             return False
-        return all(map(holds, self.taken, self.messages))
+        return all_hold(self.taken, self.messages)
 
     def place(self, message: BaseMessage) -> tuple[str, int] | None:
         """Return where the body of a message is, if it is one of these and as it was."""
@@ -146,8 +126,9 @@ class Knowledge:
         items: Messages that are in no list yet, by the `id()` of the object.
         lists: Lists by namespace and channel.
         checkpoints: The last checkpoints by namespace and id.
-        bodies: Form and bytes by space and number.
-        size: Bytes in `bodies`.
+        bodies: Bodies by space and number.
+        spans: The lowest and the highest number known in each space.
+        size: About the bytes in `bodies`.
         lock: Held while several of these change together.
     """
 
@@ -155,14 +136,15 @@ class Knowledge:
     items: dict[int, Item] = field(default_factory=dict)
     lists: dict[tuple[str, str], KnownList] = field(default_factory=dict)
     checkpoints: OrderedDict[tuple[str, str], KnownCheckpoint] = field(default_factory=OrderedDict)
-    bodies: dict[str, dict[int, tuple[str, bytes]]] = field(default_factory=dict)
+    bodies: dict[str, dict[int, Stored]] = field(default_factory=dict)
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     size: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def forget(self) -> None:
         """Forget everything but the bytes' budget."""
         self.state, self.size = None, 0
-        self.items, self.lists, self.bodies = {}, {}, {}
+        self.items, self.lists, self.bodies, self.spans = {}, {}, {}, {}
         self.checkpoints = OrderedDict()
 
     def is_at(self, state: State | None) -> bool:
@@ -177,18 +159,30 @@ class Knowledge:
         """Return the first and last number of the bodies in each space that has all in between."""
         return {
             space: (low, high)
-            for space, known in self.bodies.items()
-            if known and (high := max(known)) - (low := min(known)) + 1 == len(known)
+            for space, (low, high) in self.spans.items()
+            if high - low + 1 == len(self.bodies[space])
         }
 
-    def add_bodies(self, bodies: Mapping[str, Mapping[int, tuple[str, bytes]]]) -> None:
-        """Remember bodies."""
+    def last(self, space: str) -> int:
+        """Return the highest number known in a space; 0 if none is."""
+        return self.spans[space][1] if space in self.spans else 0
+
+    def add_bodies(self, bodies: Mapping[str, Mapping[int, Stored]]) -> None:
+        """Remember bodies; a decoded one takes the place of its bytes."""
         for space, found in bodies.items():
+            if not found:
+                continue
             known = self.bodies.setdefault(space, {})
+            low, high = min(found), max(found)
+            if space in self.spans:
+                low, high = min(low, self.spans[space][0]), max(high, self.spans[space][1])
+            self.spans[space] = (low, high)
             for n, body in found.items():
                 if n not in known:
                     known[n] = body
-                    self.size += len(body[1]) + 100
+                    self.size += MESSAGE + (0 if isinstance(body, Mold) else 2 * len(body[1]))
+                elif isinstance(body, Mold):
+                    known[n] = body
 
     def add_checkpoint(self, ns: str, checkpoint_id: str, known: KnownCheckpoint) -> None:
         """Remember a checkpoint, and let the oldest go."""

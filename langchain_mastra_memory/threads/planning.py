@@ -15,7 +15,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_mastra_memory.store.operations.checkpoints import NewBody
 from langchain_mastra_memory.threads.bodies import BodyWriter, is_order, space_of, take_apart
 from langchain_mastra_memory.threads.entries import GONE, Entry, Fresh, Hole, Loose, Part, Parts, Range, join_ranges
-from langchain_mastra_memory.threads.knowledge import Item, Knowledge, KnownList, item_of
+from langchain_mastra_memory.threads.knowledge import Item, Knowledge, KnownList, Stored, item_of
+from langchain_mastra_memory.threads.snapshots import Snapshot
 
 INLINE: Final = 256
 """Bytes of a value up to which it stands in the checkpoint's row, and is written again with each checkpoint."""
@@ -48,7 +49,7 @@ class Planned:
     """
 
     messages: list[BaseMessage] | None
-    taken: list[tuple[Any, ...]]
+    taken: list[Snapshot]
     parts: Parts
     prefix: int = 0
     before: Parts | None = None
@@ -82,6 +83,7 @@ class Planner:
     values: list[bytes] = field(default_factory=list)
     lists: dict[str, Planned] = field(default_factory=dict)
     _mine: dict[int, int] = field(default_factory=dict)
+    _expected: dict[str, int] = field(default_factory=dict)
 
     def channel(self, name: str, value: Any) -> Entry:
         """Plan the value of a channel of a checkpoint."""
@@ -196,7 +198,8 @@ class Planner:
         if place is not None and self.bodies[place].space == space:
             return place
         form, body = self.writer.dump(item.message)
-        self.bodies.append(NewBody(space, item.message.id or None, form, body, self.writer.unique))
+        expected = self._expected[space] = self._expected.get(space, self.known.last(space)) + 1
+        self.bodies.append(NewBody(space, item.message.id or None, form, body, self.writer.unique, expected))
         self.fresh.append(item)
         self._mine[id(item.message)] = len(self.bodies) - 1
         return len(self.bodies) - 1
@@ -214,7 +217,7 @@ def _stretch(tokens: Sequence[Token], index: int, space: str, n: int) -> int:
 
 def learn_numbers(planner: Planner, numbers: Sequence[tuple[str, int]], gone: frozenset[int] = frozenset()) -> None:
     """Remember the numbers that the database gave to a plan's bodies, and those that it left empty."""
-    found: dict[str, dict[int, tuple[str, bytes]]] = {}
+    found: dict[str, dict[int, Stored]] = {}
     for index, (item, new, (space, n)) in enumerate(zip(planner.fresh, planner.bodies, numbers, strict=True)):
         item.places[space] = n
         found.setdefault(space, {})[n] = (GONE, b"") if index in gone else (new.form, new.body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -52,7 +52,7 @@ from langchain_mastra_memory.threads.entries import (
     Write,
     settle_entry,
 )
-from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint
+from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint, Stored, Threads
 from langchain_mastra_memory.threads.planning import FEW, Planner, known_list, learn_numbers
 from langchain_mastra_memory.threads.reading import Reader, known_checkpoint, known_lists, tuple_of
 from langchain_mastra_memory.threads.runs import RUN_CHANNEL, RunReport, report_of
@@ -89,15 +89,17 @@ def learn(  # noqa: PLR0917 - one call, in this order
     serde: SerializerProtocol,
     writer: BodyWriter,
     read: Read,
-    bodies: Mapping[str, Mapping[int, tuple[str, bytes]]],
+    bodies: Mapping[str, Mapping[int, Stored]],
     thread_id: Any,
 ) -> CheckpointTuple:
     """Return a checkpoint that was read, and remember it."""
     stored = read.checkpoints[0]
-    found, lists = tuple_of(Reader(serde, writer, bodies, read), stored, thread_id)
+    reader = Reader(serde, writer, bodies, read)
+    found, lists = tuple_of(reader, stored, thread_id)
     with known.lock:
         known.is_at(read.state)
         known.add_bodies(read.bodies)
+        known.add_bodies(reader.molds)
         kept = known_lists(stored, lists)
         for channel, whole in kept.items():
             known.add_list(stored.ns, channel, whole)
@@ -124,7 +126,7 @@ class Putting:
     Args:
         serde: Writes values.
         writer: Writes messages.
-        known: Returns what is known of a thread.
+        threads: What is known of each thread.
         memory: Says which features are on and what counts tokens; None for a bare store: none, and the process's own.
     """
 
@@ -132,12 +134,12 @@ class Putting:
         self,
         serde: SerializerProtocol,
         writer: BodyWriter,
-        known: Callable[[str], Knowledge],
+        threads: Threads,
         memory: MemoryBase | None,
     ) -> None:
-        self._serde = serde
+        self.serde = serde
         self._writer = writer
-        self._known = known
+        self._threads = threads
         self._memory = memory
         self._features = memory.options.features if memory is not None else frozenset()
 
@@ -154,7 +156,7 @@ class Putting:
         """Write a checkpoint; see `ThreadSaver.put`."""
         configurable = config["configurable"]
         address = address_of(config)
-        known = self._known(address.thread_id)
+        known = self._threads[address.thread_id]
         parent_id: str | None = configurable.get("checkpoint_id")
         merged = get_serializable_checkpoint_metadata(config, metadata)
         options = _run_options(configurable)
@@ -211,7 +213,7 @@ class Putting:
         if parent is None:
             read = await io.run(GetCheckpoint(address=address, id=parent_id))
             if read.checkpoints:
-                learn(known, self._serde, self._writer, read, {}, address.thread_id)
+                learn(known, self.serde, self._writer, read, {}, address.thread_id)
             else:
                 with known.lock:
                     known.is_at(read.state)
@@ -232,7 +234,7 @@ class Putting:
         if not moved or (CHANNEL in checkpoint["channel_values"] and not (parent is not None and parent.is_delta)):
             return None
         read = await io.run(GetCheckpoint(address=address, id=parent_id))
-        reader = Reader(self._serde, self._writer, {}, read)
+        reader = Reader(self.serde, self._writer, {}, read)
         return [
             message
             for stored in read.checkpoints
@@ -282,7 +284,7 @@ class Putting:
         planner = Planner(
             known,
             address.ns,
-            self._serde,
+            self.serde,
             self._writer,
             lambda messages: {**equals, **equal_in_parent(known, self._writer, address.ns, parent, messages)},
         )
@@ -313,7 +315,7 @@ class Putting:
                     demote=report.status == "open" and moved,
                     own=own,
                 )
-        text, odd = _metadata(metadata, self._serde)
+        text, odd = _metadata(metadata, self.serde)
         run_id = metadata.get("run_id")
         rest = {key: value for key, value in checkpoint.items() if key not in _KEYS}
         if checkpoint.get("pending_sends"):
@@ -330,7 +332,7 @@ class Putting:
                 versions=checkpoint["channel_versions"],
                 seen=checkpoint["versions_seen"],
                 updated=checkpoint.get("updated_channels"),
-                rest=self._serde.dumps_typed(rest) if rest else None,
+                rest=self.serde.dumps_typed(rest) if rest else None,
                 entries=entries,
                 metadata=odd,
             ),
@@ -365,11 +367,11 @@ class Putting:
     ) -> None:
         """Write what a task wrote; see `ThreadSaver.put_writes`."""
         address = address_of(config)
-        known = self._known(address.thread_id)
+        known = self._threads[address.thread_id]
         options = _run_options(config["configurable"])
         for _ in range(ATTEMPTS):
             state = known.state
-            planner = Planner(known, address.ns, self._serde, self._writer)
+            planner = Planner(known, address.ns, self.serde, self._writer)
             planned = tuple(
                 Write(WRITES_IDX_MAP.get(channel, index), channel, planner.write(channel, value))
                 for index, (channel, value) in enumerate(writes)

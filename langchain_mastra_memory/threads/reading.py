@@ -18,10 +18,11 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_mastra_memory.store.operations.checkpoints import Bodies, Read, StoredCheckpoint
-from langchain_mastra_memory.threads.bodies import BodyWriter, put_together
+from langchain_mastra_memory.store.operations.checkpoints import Read, StoredCheckpoint
+from langchain_mastra_memory.threads.bodies import CODEC, BodyWriter, put_together
 from langchain_mastra_memory.threads.entries import GONE, LIST, MESSAGE, SNAPSHOT, Entry, Hole, Loose, Range
-from langchain_mastra_memory.threads.knowledge import KnownCheckpoint, KnownList, snapshot
+from langchain_mastra_memory.threads.knowledge import KnownCheckpoint, KnownList, Stored
+from langchain_mastra_memory.threads.snapshots import Mold, Snapshot, snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,12 @@ class Loaded:
 
     Attributes:
         messages: Its messages; deleted ones are not among them.
+        taken: A snapshot of each, if the list is whole.
         whole: Whether each number of its ranges is there, and nothing else.
     """
 
     messages: list[BaseMessage]
+    taken: list[Snapshot]
     whole: bool
 
 
@@ -45,31 +48,55 @@ class Reader:
         writer: What wrote the messages.
         bodies: Bodies that were known before, by space and number.
         read: What the store read now.
+
+    Attributes:
+        molds: Bodies that were decoded in a way to be used again, by space and number.
     """
 
-    def __init__(self, serde: SerializerProtocol, writer: BodyWriter, bodies: Bodies, read: Read) -> None:
+    def __init__(
+        self, serde: SerializerProtocol, writer: BodyWriter, bodies: Mapping[str, Mapping[int, Stored]], read: Read
+    ) -> None:
         self._serde = serde
         self._writer = writer
         self._known = bodies
         self._read = read
+        self.molds: dict[str, dict[int, Mold]] = {}
 
     def messages(self, hole: Hole) -> Loaded:
         """Return the messages of a hole."""
         messages: list[BaseMessage] = []
+        taken: list[Snapshot] = []
         whole = True
-        load = self._writer.load
         for part in hole.parts:
             if type(part) is Range:
                 read, known = self._read.bodies.get(part.space, {}), self._known.get(part.space, {})
-                stored = [read.get(n) or known.get(n) for n in range(part.first, part.last + 1)]
-                kept = [body for body in stored if body is not None and body[0] != GONE]
-                whole = whole and len(kept) == len(stored)
-                messages += self._writer.load_all(kept)
+                for n in range(part.first, part.last + 1):
+                    stored = known.get(n) or read.get(n)
+                    mold = stored if isinstance(stored, Mold) else self._decoded(part.space, n, stored)
+                    if isinstance(mold, Mold):
+                        messages.append(mold.make())
+                        taken.append(mold.taken)
+                    elif mold is not None:
+                        messages.append(mold)
+                        taken.append(snapshot(mold))
+                    else:
+                        whole = False
             elif isinstance(part, Loose):
                 whole = False
                 if part.form != GONE:
-                    messages.append(load(part.form, part.body))
-        return Loaded(messages, whole)
+                    messages.append(self._writer.load(part.form, part.body))
+        return Loaded(messages, taken, whole)
+
+    def _decoded(self, space: str, n: int, stored: tuple[str, bytes] | None) -> Mold | BaseMessage | None:
+        """Return a body as a mold, or as a message where there can be none; None if it is gone."""
+        if stored is None or stored[0] == GONE:
+            return None
+        message: BaseMessage = self._writer.load(*stored)
+        mold = Mold.of(message) if stored[0] == CODEC else None
+        if mold is None:
+            return message
+        self.molds.setdefault(space, {})[n] = mold
+        return mold
 
     def value(self, entry: Entry) -> tuple[Any, Loaded | None]:
         """Return the value of an entry, and its messages if it is a list of them."""
@@ -153,8 +180,8 @@ def known_checkpoint(
         place=stored.place,
         step=metadata.get("step"),
         source=metadata.get("source"),
-        ids=None if messages is None else tuple(m.id for m in messages),
-        systems=frozenset(m.id for m in messages or () if m.type == "system"),
+        ids=None if messages is None else tuple([m.id for m in messages]),
+        systems=frozenset([m.id for m in messages or () if m.type == "system"]),
         is_delta="messages" in skeleton.versions and "messages" not in skeleton.entries,
     )
 
@@ -162,9 +189,7 @@ def known_checkpoint(
 def known_lists(stored: StoredCheckpoint, lists: Mapping[str, Loaded]) -> dict[str, KnownList]:
     """Return the lists of a checkpoint that was read, as they are remembered: those that hold every message."""
     return {
-        name: KnownList(
-            loaded.messages, [snapshot(m) for m in loaded.messages], stored.skeleton.entries[name].holes[0].parts
-        )
+        name: KnownList(loaded.messages, loaded.taken, stored.skeleton.entries[name].holes[0].parts)
         for name, loaded in lists.items()
         if loaded.whole
     }

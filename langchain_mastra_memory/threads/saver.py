@@ -81,6 +81,7 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
         self.memory = memory
         self.store = store
         self._memories = Memories()
+        self._put: Putting | None = None
         self._sync = SyncIO(store)
         self._async = AsyncIO(store, self._executor)
 
@@ -115,7 +116,10 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
         return self._memories.of(self.serde)[thread_id]
 
     def _putting(self) -> Putting:
-        return Putting(self.serde, self._writer, self._known, self.memory)
+        putting = self._put
+        if putting is None or putting.serde is not self.serde:  # LangGraph copies a saver and changes its serde
+            putting = self._put = Putting(self.serde, self._writer, self._memories.of(self.serde), self.memory)
+        return putting
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002
         """Return the version after `current`; see `threads.versions`."""

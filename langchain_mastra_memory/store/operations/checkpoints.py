@@ -54,6 +54,7 @@ class NewBody:
         form: How the body is written.
         body: The bytes.
         unique: Whether equal messages have equal bytes, so that one that is stored already is found by them.
+        expected: The number that it gets if nobody else has written in the space.
     """
 
     space: str
@@ -61,6 +62,7 @@ class NewBody:
     form: str
     body: bytes
     unique: bool
+    expected: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,11 +150,25 @@ class Hook(Generic[P]):
 
     def __init__(self) -> None:
         self._joined: dict[str, Callable[P, None]] = {}
+        self._features: dict[str, str] = {}
 
     def __call__(self, function: Callable[P, None]) -> Callable[P, None]:
         """Join: call `function` whenever this happens. Joining again under the same name replaces."""
         self._joined[f"{function.__module__}.{function.__qualname__}"] = function
         return function
+
+    def only_with(self, feature: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+        """Join with a function that does nothing unless a feature is on: then its arguments need not be built."""
+
+        def join(function: Callable[P, None]) -> Callable[P, None]:
+            self._features[f"{function.__module__}.{function.__qualname__}"] = feature
+            return self(function)
+
+        return join
+
+    def has_work(self, features: Features) -> bool:
+        """Tell whether anybody who joined may do something with these features on."""
+        return any(self._features.get(name, None) in (None, *features) for name in self._joined)
 
     def __bool__(self) -> bool:
         """Tell whether anybody joined: what nobody looks at need not be built."""

@@ -23,6 +23,7 @@ from langchain_mastra_memory.store.operations.checkpoints import (
     State,
 )
 from langchain_mastra_memory.store.sql.cascade import Features
+from langchain_mastra_memory.store.sql.checkpoints_append import append
 from langchain_mastra_memory.store.sql.checkpoints_archive import (
     Archive,
     KnownRow,
@@ -42,13 +43,13 @@ from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
 from langchain_mastra_memory.store.sql.values import dump_json
 from langchain_mastra_memory.threads.entries import (
     GONE,
-    Skeleton,
     Write,
     dump_skeleton,
     dump_writes,
     load_writes,
     merge_writes,
     settle_entry,
+    settle_skeleton,
 )
 
 # The lock of a row without rewriting it: SQLite has the write lock already and leaves the clause out.
@@ -356,15 +357,15 @@ def _look_up(tx: Tx, op: PutCheckpoint | PutWrites, plan: ArchivePlan | None, *,
 @tries_alone(PutCheckpoint)
 def put_at_server(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need | None:
     """Write a checkpoint in one statement, or in a transaction that begins with the look-up."""
-    alone = put_alone(tx, op)
-    return _put(tx, op, begin=True) if alone is None else alone
+    at_once = put_alone(tx, op) or append(tx, op, begin=True)
+    return _put(tx, op, begin=True) if at_once is None else at_once
 
 
 @handles(PutCheckpoint)
 def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
     """Write a checkpoint; see `PutCheckpoint`."""
-    alone = put_alone(tx, op) if tx.dialect == "sqlite" else None
-    return _put(tx, op) if alone is None else alone
+    at_once = put_alone(tx, op) or append(tx, op)
+    return _put(tx, op) if at_once is None else at_once
 
 
 def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Need:
@@ -433,20 +434,6 @@ def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Nee
     if outcome is not None:
         outcome.tell(tx, thread, op.features)
     return Put((thread.epoch, edits), tuple(numbers), tuple(stored), place, gone)
-
-
-def settle_skeleton(skeleton: Skeleton, numbers: Sequence[tuple[str, int]], stored: Sequence[int]) -> Skeleton:
-    """Return a plan's checkpoint with the numbers that the database gave."""
-    return Skeleton(
-        v=skeleton.v,
-        ts=skeleton.ts,
-        versions=skeleton.versions,
-        seen=skeleton.seen,
-        updated=skeleton.updated,
-        rest=skeleton.rest,
-        entries={name: settle_entry(entry, numbers, stored) for name, entry in skeleton.entries.items()},
-        metadata=skeleton.metadata,
-    )
 
 
 @tries_alone(PutWrites)

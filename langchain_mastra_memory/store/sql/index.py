@@ -152,7 +152,7 @@ def index_columns(row: WrittenRow, features: Features) -> dict[str, Any] | None:
     return {"terms": blob, "chunks": chunks}
 
 
-@on_messages_saved
+@on_messages_saved.only_with("recall")
 def index_saved(tx: Tx, thread: ThreadRow, rows: Sequence[WrittenRow], features: Features) -> None:
     """Write the term blobs of new messages."""
     if "recall" not in features:

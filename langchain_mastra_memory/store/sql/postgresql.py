@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import psycopg
 import sqlalchemy as sa
 from psycopg import IsolationLevel
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -34,6 +35,9 @@ CONNECT_SECONDS = 10
 
 TRIES = 5
 """How often a unit is run when the connection was lost or a deadlock was broken before its commit."""
+
+OVERTAKEN = "23505"
+"""The key that a single statement found free was taken while it waited for the thread: the next try sees that."""
 
 PAUSE = 0.02
 """Seconds before the victim of a deadlock tries again, more each time: the other one is to get what it waited for."""
@@ -65,7 +69,9 @@ class PostgreSQLBackend:
         sa.event.listen(self._engine, "connect", self._note_generation)
         if prepared_statements:
             sa.event.listen(self._engine, "connect", _setter(f"SET lock_timeout = {int(busy_timeout * 1000)}"))
-        self._statements = Statements(self._engine.dialect)
+        # Numbered parameters are what the server takes: the driver need not look for named ones in the text.
+        numbered = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
+        self._statements = Statements(numbered, inline=self._engine.dialect)
         self._executor = ThreadPoolExecutor(int(settings["pool_size"]), thread_name_prefix="mastra-store")
         self._door = Door()
         try:
@@ -100,7 +106,7 @@ class PostgreSQLBackend:
                 connection.read_only = not writes
                 # A read sees one moment of the database, however many statements it takes.
                 connection.isolation_level = IsolationLevel.READ_COMMITTED if writes else IsolationLevel.REPEATABLE_READ
-                with connection.cursor() as cursor:
+                with psycopg.RawCursor(connection) as cursor:
                     tx = Tx(cursor, self._statements, "postgresql", self._clock())
                     if writes and self._set_each_time:
                         tx.run(self._lock_timeout)
@@ -112,7 +118,7 @@ class PostgreSQLBackend:
                 unsure = lost and writes and (committing or alone)
                 if remaining and lost and (alone or not unsure):  # one that is alone may be sent twice
                     continue
-                if remaining and error.sqlstate in RETRIED:
+                if remaining and (error.sqlstate in RETRIED or (alone and error.sqlstate == OVERTAKEN)):
                     time.sleep(random.uniform(0.5, 1.5) * PAUSE * (TRIES - remaining))
                     continue
                 mapped = map_postgresql(error, self.where)

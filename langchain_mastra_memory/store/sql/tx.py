@@ -106,7 +106,13 @@ def upsert(table: sa.Table, keys: Sequence[str], columns: Sequence[str]) -> sa.I
 
 
 class Prepared:
-    """A statement compiled for one dialect."""
+    """A statement compiled for one dialect.
+
+    Attributes:
+        sql: The statement.
+        defaults: The values of its literals.
+        names: Its parameters in order; None if they are given by name.
+    """
 
     __slots__ = ("defaults", "names", "sql")
 
@@ -123,11 +129,17 @@ class Prepared:
 
 
 class Statements:
-    """The compiled statements of one engine."""
+    """The compiled statements of one engine.
 
-    def __init__(self, dialect: Dialect) -> None:
+    Args:
+        dialect: How the driver takes them.
+        inline: How they are written where the driver writes the values in; only for PostgreSQL.
+    """
+
+    def __init__(self, dialect: Dialect, inline: Dialect | None = None) -> None:
         self._dialect = dialect
         self._prepared: dict[sa.ClauseElement, Prepared] = {}
+        self.inline = Statements(inline) if inline is not None else self
 
     def __getitem__(self, statement: sa.ClauseElement) -> Prepared:
         prepared = self._prepared.get(statement)
@@ -140,20 +152,22 @@ class Statements:
         return Prepared(statement, self._dialect)
 
 
-def _encode_sqlite(value: Any) -> Any:
-    if value.__class__ is str:
-        return encode_text(value)
-    if value.__class__ is list or value.__class__ is tuple:
-        return json.dumps([encode_text(v) if v.__class__ is str else v for v in value], ensure_ascii=False)
-    return value
+def _encode_list(values: Sequence[Any], dialect: DialectName) -> Any:
+    """Return a list as a parameter: an array of PostgreSQL, JSON on SQLite."""
+    encoded = [encode_text(v) if v.__class__ is str else v for v in values]
+    return json.dumps(encoded, ensure_ascii=False) if dialect == "sqlite" else encoded
 
 
-def _encode_postgresql(value: Any) -> Any:
-    if value.__class__ is str:
-        return encode_text(value)
-    if value.__class__ is list or value.__class__ is tuple:
-        return [encode_text(v) if v.__class__ is str else v for v in value]
-    return value
+def _encode(values: list[Any], dialect: DialectName) -> list[Any]:
+    """Make parameters fit for the driver, in place."""
+    for place, value in enumerate(values):
+        kind = value.__class__
+        if kind is str:
+            if not value.isascii() or "\0" in value:
+                values[place] = encode_text(value)
+        elif kind is list or kind is tuple:
+            values[place] = _encode_list(value, dialect)
+    return values
 
 
 def _decode(rows: list[Row]) -> list[Row]:
@@ -173,25 +187,23 @@ class Tx:
         now: The store's clock when the transaction began, microseconds since 1970 UTC.
     """
 
-    __slots__ = ("_cursor", "_depth", "_encode", "_statements", "dialect", "now")
+    __slots__ = ("_cursor", "_depth", "_statements", "dialect", "now")
 
     def __init__(self, cursor: Cursor, statements: Statements, dialect: DialectName, now: int) -> None:
         self._cursor = cursor
         self._statements = statements
-        self._encode = _encode_sqlite if dialect == "sqlite" else _encode_postgresql
         self._depth = 0
         self.dialect: DialectName = dialect
         self.now = now
 
     def _bind(self, prepared: Prepared, params: Params | None) -> Any:
-        encode = self._encode
-        if prepared.names is None:
-            bound = {**prepared.defaults, **params} if params else prepared.defaults
-            return {name: encode(value) for name, value in bound.items()}
+        names, defaults = prepared.names, prepared.defaults
+        if names is None:
+            bound = {**defaults, **params} if params else defaults
+            return dict(zip(bound, _encode(list(bound.values()), self.dialect), strict=True))
         if not params:
-            return [encode(prepared.defaults[name]) for name in prepared.names]
-        defaults = prepared.defaults
-        return [encode(params[name] if name in params else defaults[name]) for name in prepared.names]
+            return _encode([defaults[name] for name in names], self.dialect)
+        return _encode([params[name] if name in params else defaults[name] for name in names], self.dialect)
 
     def _execute(self, statement: sa.ClauseElement, params: Params | None, *, keep: bool) -> None:
         prepared = self._statements[statement] if keep else self._statements.once(statement)
@@ -246,7 +258,8 @@ class Tx:
         import psycopg  # noqa: PLC0415 - an extra
 
         with psycopg.ClientCursor(self._cursor.connection) as cursor:
-            prepared = [(self._statements[statement], params) for statement, params in work]
+            inline = self._statements.inline
+            prepared = [(inline[statement], params) for statement, params in work]
             texts = [cursor.mogrify(p.sql, self._bind(p, params)) for p, params in prepared]
             cursor.execute(before + ";".join(texts))
             yield cursor
@@ -258,7 +271,10 @@ class Tx:
             work: The statements with their parameters.
             begin: Whether a transaction begins with them, where there is none yet: see `registry.tries_alone`.
         """
-        if self.dialect != "postgresql" or (len(work) < 2 and not begin):
+        if self.dialect != "postgresql":
+            return [self.all(statement, params) for statement, params in work]
+        begin = begin and self._cursor.connection.info.transaction_status == 0  # idle
+        if len(work) < 2 and not begin:
             return [self.all(statement, params) for statement, params in work]
         with self._together(work, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;" if begin else "") as cursor:
             if begin:

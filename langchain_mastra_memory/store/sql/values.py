@@ -21,6 +21,7 @@ _UNSAFE: Final = re.compile("[\x00\uffff\ud800-\udfff]")
 _ESCAPED: Final = re.compile("\uffff([0-9a-f]{4})")
 # json.dumps writes NUL as this escape, which PostgreSQL's jsonb refuses; an odd backslash starts it.
 _JSON_NUL: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -44,7 +45,7 @@ def dump_json(value: object) -> str:
         InvalidQueryError: The value is not JSON: it has another type, a key that is not a string, or NaN.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _JSON.encode(value)
     except (TypeError, ValueError) as error:
         raise InvalidQueryError(f"metadata must be JSON data: {error}") from error
     return _JSON_NUL.sub("\\1\0", text) if "\\u0000" in text else text

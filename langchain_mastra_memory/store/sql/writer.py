@@ -53,6 +53,13 @@ class WriteQueue:
 
     def run(self, work: Callable[[sqlite3.Cursor], T]) -> T:
         """Run a job and wait for its commit."""
+        if not self._jobs and self._seat.acquire(blocking=False):
+            try:
+                self._seated = threading.get_ident()
+                return self._lonely(work)
+            finally:
+                self._seated = None
+                self._seat.release()
         job = self.submit(work)
         try:
             self.settle(job)
@@ -120,6 +127,18 @@ class WriteQueue:
         if self._connection is None:
             self._connection = self._connect()
         return self._connection.cursor()
+
+    def _lonely(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+        """Run a job that nobody else's waits beside: nothing is to be told to another thread."""
+        cursor = self._cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            result = work(cursor)
+            cursor.execute("COMMIT")
+        except BaseException:
+            self._rollback(cursor)
+            raise
+        return result
 
     def _alone(self, job: Job[Any]) -> None:
         outcomes: list[Outcome] = []

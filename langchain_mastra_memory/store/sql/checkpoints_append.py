@@ -1,0 +1,234 @@
+"""The step that nearly every put is: new messages at the end of the line, and nothing else.
+
+Whether it is one is asked in the statement that moves the thread on; if that finds anything else, nothing was written,
+and the general way is taken. On PostgreSQL the whole step is one statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from langchain_mastra_memory.store.operations.checkpoints import Archived, Place, Put, PutCheckpoint
+from langchain_mastra_memory.store.sql.cascade import WrittenRow, on_messages_saved
+from langchain_mastra_memory.store.sql.checkpoints_archive import REFUSED
+from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow
+from langchain_mastra_memory.store.sql.positions import ROOT
+from langchain_mastra_memory.store.sql.rows import message_of
+from langchain_mastra_memory.store.sql.schema import messages, threads, tombstones
+from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints
+from langchain_mastra_memory.store.sql.tx import Tx
+from langchain_mastra_memory.threads.entries import dump_skeleton, settle_skeleton
+
+FEW: Final = 4
+"""Messages, and bodies, that a step brings at most: there is a statement for each number of them."""
+
+_MESSAGE = ("seq", "branch", "id", "role", "kind", "body", "metadata", "tokens", "revision", "outside", "created_at")
+_OWN = ("seq", "id", "role", "kind", "body", "tokens")
+"""What differs from message to message of a step."""
+_BODY = ("space", "n", "id", "form", "body")
+_CHECKPOINT = (
+    "ns", "id", "parent", "body", "metadata", "run", "hidden", "branch", "head", "base", "created_at"
+)  # fmt: skip
+
+
+def _bind(table: sa.Table, column: str, name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=table.c[column].type)
+
+
+def _message_columns(index: int) -> dict[str, sa.BindParameter[Any]]:
+    return {c: _bind(messages, c, f"message_{c}" + (f"_{index}" if c in _OWN else "")) for c in _MESSAGE}
+
+
+def _body_columns(index: int) -> dict[str, sa.BindParameter[Any]]:
+    return {c: _bind(bodies, c, f"body_{c}_{index}") for c in _BODY}
+
+
+def _checkpoint_columns() -> dict[str, sa.BindParameter[Any]]:
+    return {c: _bind(checkpoints, c, f"checkpoint_{c}") for c in _CHECKPOINT}
+
+
+def _thread_moves_on(new_messages: int, new_bodies: int) -> sa.Update:
+    """Return what takes the thread's lock and moves it on, if it stands where the step begins and knows nothing of it.
+
+    The questions about other tables hold under the lock: whoever writes there changes what is asked of the thread, or
+    meets the same number in a primary key.
+    """
+    ids = [sa.bindparam(f"message_id_{index}", type_=sa.Text) for index in range(new_messages)]
+    newest = sa.select(sa.func.max(checkpoints.c.id)).where(
+        checkpoints.c.thread == threads.c.key,
+        checkpoints.c.ns == sa.literal(ROOT),
+        checkpoints.c.hidden == sa.literal(0),
+    )
+    conditions = [
+        threads.c.id == sa.bindparam("thread_id"),
+        sa.or_(sa.bindparam("owner", type_=sa.Text).is_(None), threads.c.resource_id == sa.bindparam("owner")),
+        threads.c.epoch == sa.bindparam("epoch"),
+        threads.c.edits == sa.bindparam("old_edits"),
+        threads.c.branch == sa.bindparam("message_branch"),
+        threads.c.head == sa.bindparam("old_head"),
+        threads.c.next_seq == sa.bindparam("message_seq_0"),
+        newest.scalar_subquery() <= sa.bindparam("checkpoint_id"),
+        ~sa.exists().where(messages.c.thread == threads.c.key, messages.c.id.in_(ids)),
+        ~sa.exists().where(tombstones.c.thread == threads.c.key, tombstones.c.id.in_(ids)),
+    ]
+    if new_bodies:
+        last = sa.select(sa.func.max(bodies.c.n)).where(
+            bodies.c.thread == threads.c.key, bodies.c.space == sa.bindparam("body_space_0")
+        )
+        conditions.append(sa.func.coalesce(last.scalar_subquery(), sa.literal(0)) == sa.bindparam("last_body"))
+    now = sa.bindparam("message_created_at", type_=sa.BigInteger)
+    return (
+        sa.update(threads)
+        .where(*conditions)
+        .values(
+            next_seq=threads.c.next_seq + sa.literal(new_messages),
+            head=threads.c.head + sa.literal(new_messages),
+            texts=threads.c.texts + sa.bindparam("more_texts", type_=sa.BigInteger),
+            updated_at=sa.case((threads.c.updated_at < now, now), else_=threads.c.updated_at),
+        )
+        .returning(*COLUMNS)
+    )
+
+
+_KEY: Final = sa.bindparam("thread", type_=sa.BigInteger)
+
+
+def _put_checkpoint(insert: postgresql.Insert) -> sa.Insert:
+    return insert.on_conflict_do_update(
+        index_elements=["thread", "ns", "id"],
+        set_={name: insert.excluded[name] for name in _CHECKPOINT if name not in ("ns", "id")},
+    )
+
+
+@cache
+def _statements(new_messages: int, new_bodies: int) -> tuple[sa.ClauseElement, ...]:
+    """Return the statements of a step, the first of which may find that it is none."""
+    return (
+        _thread_moves_on(new_messages, new_bodies),
+        *(sa.insert(messages).values(thread=_KEY, **_message_columns(index)) for index in range(new_messages)),
+        *(sa.insert(bodies).values(thread=_KEY, **_body_columns(index)) for index in range(new_bodies)),
+        _put_checkpoint(postgresql.insert(checkpoints).values(thread=_KEY, **_checkpoint_columns())),
+    )
+
+
+@cache
+def _statement(new_messages: int, new_bodies: int) -> sa.ClauseElement:
+    """Return the whole step as one statement, which returns the thread's row, or none if it is no such step."""
+    moved = _thread_moves_on(new_messages, new_bodies).cte("moved")
+
+    def insert(table: sa.Table, columns: Mapping[str, sa.BindParameter[Any]]) -> postgresql.Insert:
+        chosen = sa.select(moved.c.key, *(bound.label(name) for name, bound in columns.items()))
+        return postgresql.insert(table).from_select(["thread", *columns], chosen)
+
+    parts: list[sa.Insert] = [insert(messages, _message_columns(index)) for index in range(new_messages)]
+    parts += [insert(bodies, _body_columns(index)) for index in range(new_bodies)]
+    parts.append(_put_checkpoint(insert(checkpoints, _checkpoint_columns())))
+    return sa.select(moved).add_cte(*(part.cte(f"part_{index}") for index, part in enumerate(parts)))
+
+
+def append(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | None:
+    """Write a step that is nothing but new messages at the end of the thread's line; None if it is not one.
+
+    Args:
+        tx: The transaction, or none yet.
+        op: The put.
+        begin: Whether there is no transaction yet, and each statement is a trip: one is begun only if it is needed.
+    """
+    plan, start = op.archive, op.start
+    if plan is None or start is None or op.known is None or op.values or op.address.ns:
+        return None
+    if not 0 < len(plan.messages) <= FEW or len(op.bodies) > FEW:
+        return None
+    if plan.removed or plan.accepted or plan.replaced or plan.demote or plan.own is not None:
+        return None
+    first = op.bodies[0] if op.bodies else None
+    numbers = [(body.space, body.expected) for body in op.bodies]
+    if first is not None and numbers != [(first.space, first.expected + i) for i in range(len(numbers))]:
+        return None
+    if len({message.id for message in plan.messages}) != len(plan.messages):
+        return None
+    provisional = plan.run != "final"
+    head = start.head + len(plan.messages)
+    place = Place(start.branch, head, start.head if op.base is None else min(op.base, head))
+    params: dict[str, Any] = {
+        "thread_id": op.address.thread_id,
+        "owner": op.address.resource_id,
+        "epoch": op.known[0],
+        "old_edits": op.known[1],
+        "old_head": start.head,
+        "last_body": first.expected - 1 if first is not None else 0,
+        "more_texts": 0 if provisional else 1,
+        "message_branch": start.branch,
+        "message_metadata": None,
+        "message_revision": 1,
+        "message_outside": 0,
+        "message_created_at": tx.now,
+        "checkpoint_ns": f"/{op.address.ns}",
+        "checkpoint_id": op.id,
+        "checkpoint_parent": op.parent,
+        "checkpoint_body": dump_skeleton(settle_skeleton(op.skeleton, numbers, ())),
+        "checkpoint_metadata": op.metadata,
+        "checkpoint_run": op.run,
+        "checkpoint_hidden": 0,
+        "checkpoint_branch": place.branch,
+        "checkpoint_head": place.head,
+        "checkpoint_base": place.base,
+        "checkpoint_created_at": tx.now,
+    }
+    for index, message in enumerate(plan.messages):
+        params[f"message_seq_{index}"] = start.head + 1 + index
+        params[f"message_id_{index}"] = message.id
+        params[f"message_role_{index}"] = message.role
+        params[f"message_kind_{index}"] = REFUSED if provisional else message.kind
+        params[f"message_body_{index}"] = message.body
+        params[f"message_tokens_{index}"] = message.tokens
+    for index, body in enumerate(op.bodies):
+        params[f"body_space_{index}"] = body.space
+        params[f"body_n_{index}"] = body.expected
+        params[f"body_id_{index}"] = body.id
+        params[f"body_form_{index}"] = body.form
+        params[f"body_body_{index}"] = body.body
+    told = not provisional and on_messages_saved.has_work(op.features)
+    row = _run(tx, (len(plan.messages), len(op.bodies)), params, begin=begin and told)
+    if row is None:
+        return None
+    if told:
+        thread = ThreadRow(*row)
+        on_messages_saved.fire(tx, thread, _written(plan.messages, start, tx.now), op.features)
+    return Put(op.known, tuple(numbers), (), place)
+
+
+def _run(tx: Tx, size: tuple[int, int], params: Mapping[str, Any], *, begin: bool) -> Sequence[Any] | None:
+    """Write the step and return the thread's row; None if nothing was written."""
+    if tx.dialect == "postgresql":
+        (rows,) = tx.all_of([(_statement(*size), params)], begin=begin)
+        return rows[0] if rows else None
+    moves_on, *inserts = _statements(*size)
+    row = tx.first(moves_on, params)
+    if row is not None:
+        tx.run_all([(statement, {**params, "thread": row[0]}) for statement in inserts])
+    return row
+
+
+def _written(new: Sequence[Archived], start: Place, now: int) -> list[WrittenRow]:
+    return [
+        WrittenRow(
+            seq=start.head + 1 + index,
+            branch=start.branch,
+            id=message.id,
+            role=message.role,
+            kind=message.kind,
+            message=message_of(message.id, message.body),
+            metadata={},
+            tokens=message.tokens,
+            revision=1,
+            created_at=now,
+            outside=False,
+        )
+        for index, message in enumerate(new)
+    ]
