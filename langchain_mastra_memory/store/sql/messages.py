@@ -45,7 +45,7 @@ from langchain_mastra_memory.store.sql.schema import branches, messages, threads
 from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, upsert
 from langchain_mastra_memory.store.sql.values import dump_json, from_micros, load_json
-from langchain_mastra_memory.store.sql.view import ViewStatements, path_of
+from langchain_mastra_memory.store.sql.view import path_of, rows_seen
 from langchain_mastra_memory.types import MessageKind, StoredMessage
 
 _of_thread = messages.c.thread == sa.bindparam("thread_key")
@@ -68,9 +68,7 @@ _TAKE = (
     .returning(*COLUMNS)
 )
 _INSERT = BulkInsert(messages, *(column.name for column in messages.c))
-_BY_ID = ViewStatements(
-    lambda in_view: sa.select(*MESSAGE_COLUMNS).where(_of_thread, any_of(messages.c.id, "ids"), in_view)
-)
+_BY_ID = sa.select(*MESSAGE_COLUMNS).where(_of_thread, any_of(messages.c.id, "ids"))  # see `rows_seen`
 _ROWS_OF_IDS = sa.select(messages.c.seq, messages.c.branch, messages.c.id).where(
     _of_thread, any_of(messages.c.id, "ids")
 )
@@ -127,8 +125,7 @@ def save_messages(tx: Tx, op: SaveMessages) -> list[StoredMessage]:
     ids = [message_id for message_id, new in given.items() if not new.fresh]
     if ids and _any_known(tx, thread, ids):
         head = thread.head - len(given) if thread.head == thread.next_seq - 1 else thread.head
-        statement, params = _BY_ID(path_of(tx, thread.key, thread.branch, head))
-        known = {row[2]: row for row in tx.all(statement, {"thread_key": thread.key, "ids": ids, **params})}
+        known = _in_view(tx, thread, ids, head)
         tx.run(_UNEARTH, {"thread_key": thread.key, "ids": ids})
     appended = [new for message_id, new in given.items() if message_id not in known]
     thread = _settle(tx, thread, len(given), len(appended))
@@ -321,9 +318,10 @@ def find_messages(tx: Tx, op: FindMessages) -> list[StoredMessage]:
     return [stored_message(thread, found[message_id]) for message_id in op.message_ids if message_id in found]
 
 
-def _in_view(tx: Tx, thread: ThreadRow, ids: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    statement, params = _BY_ID(path_of(tx, thread.key, thread.branch, thread.head))
-    return {row[2]: row for row in tx.all(statement, {"thread_key": thread.key, "ids": list(ids), **params})}
+def _in_view(tx: Tx, thread: ThreadRow, ids: Sequence[str], head: int | None = None) -> dict[str, tuple[Any, ...]]:
+    rows = tx.all(_BY_ID, {"thread_key": thread.key, "ids": list(ids)})
+    path = path_of(tx, thread.key, thread.branch, thread.head if head is None else head)
+    return {row[2]: row for row in rows_seen(rows, path, seq_at=0, branch_at=1)}
 
 
 def _refuse_strangers(tx: Tx, thread: ThreadRow, ids: Iterable[str], *, strict: bool) -> None:

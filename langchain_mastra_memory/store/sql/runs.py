@@ -37,7 +37,7 @@ from langchain_mastra_memory.store.sql.tables_boundaries import IS_OUTSIDE, boun
 from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
 from langchain_mastra_memory.store.sql.values import dump_json
-from langchain_mastra_memory.store.sql.view import Path, ViewStatements, in_path, path_of
+from langchain_mastra_memory.store.sql.view import Path, ViewStatements, in_path, path_of, rows_seen
 from langchain_mastra_memory.types import StoredMessage
 
 PROBED: Final = 64
@@ -47,7 +47,7 @@ PAGE: Final = 200
 
 _of_thread = messages.c.thread == sa.bindparam("thread_key")
 _PLACES = sa.select(messages.c.id, messages.c.branch, messages.c.seq).where(_of_thread, any_of(messages.c.id, "ids"))
-# By id, on all branches: with a condition on seq SQLite would walk the thread instead of the index of ids.
+# By id, on all branches: see `rows_seen`.
 _LOCATE = sa.select(
     messages.c.id,
     messages.c.seq,
@@ -144,17 +144,7 @@ def _checked(tx: Tx, thread_id: str, resource_id: str | None) -> ThreadRow | Non
 
 def _in_view(tx: Tx, thread: ThreadRow, ids: Sequence[str], path: Path) -> list[tuple[Any, ...]]:
     """Return the rows of `MESSAGE_COLUMNS` in view that have these ids."""
-    return _seen(tx.all(_BY_ID, {"thread_key": thread.key, "ids": list(ids)}), path, seq_at=0, branch_at=1)
-
-
-def _seen(rows: Iterable[tuple[Any, ...]], path: Path, *, seq_at: int, branch_at: int) -> list[tuple[Any, ...]]:
-    """Return the rows on a path; of several branches with a row of one seq the highest wins, as in `view_clause`."""
-    seen: dict[int, tuple[Any, ...]] = {}
-    for row in rows:
-        seq, branch = row[seq_at], row[branch_at]
-        if in_path(path, branch, seq) and (seq not in seen or seen[seq][branch_at] < branch):
-            seen[seq] = row
-    return list(seen.values())
+    return rows_seen(tx.all(_BY_ID, {"thread_key": thread.key, "ids": list(ids)}), path, seq_at=0, branch_at=1)
 
 
 @handles(ReadRun)
@@ -169,7 +159,7 @@ def read_run(tx: Tx, op: ReadRun) -> RunView:
     located: dict[str, Located] = {}
     deleted: set[str] = set()
     if ids:
-        for row in _seen(tx.all(_LOCATE, {"thread_key": thread.key, "ids": ids}), path, seq_at=1, branch_at=2):
+        for row in rows_seen(tx.all(_LOCATE, {"thread_key": thread.key, "ids": ids}), path, seq_at=1, branch_at=2):
             message_id, seq, branch, kind, tokens, revision, created_at, body = row
             edited = None if body is None else message_of(message_id, body)
             located[message_id] = Located(seq, branch, kind, tokens, revision, created_at, edited)

@@ -7,7 +7,7 @@ have a row of one seq, the highest branch wins.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from langchain_mastra_memory.store.sql.schema import branches, messages
 from langchain_mastra_memory.store.sql.tx import Tx
 
+Row = tuple[Any, ...]
 Path = tuple[tuple[int, int], ...]
 """`((branch, last seq seen), ...)`, oldest branch first."""
 
@@ -35,6 +36,25 @@ def path_of(tx: Tx, thread_key: int, branch: int, head: int) -> Path:
 def in_path(path: Path, branch: int, seq: int) -> bool:
     """Tell whether a row of this branch and seq is on the path (it may still be overridden there)."""
     return any(b == branch and seq <= cut for b, cut in path)
+
+
+def rows_seen(rows: Iterable[Row], path: Path, *, seq_at: int, branch_at: int) -> list[Row]:
+    """Return the rows on a path, of several branches' rows with one seq the highest: what `view_clause` does in SQL.
+
+    For rows that were found by their ids: with a condition on seq SQLite would walk the thread and not the ids.
+
+    Args:
+        rows: Rows of one thread, of any branch.
+        path: What is seen.
+        seq_at: The place of `seq` in a row.
+        branch_at: The place of `branch`.
+    """
+    seen: dict[int, Row] = {}
+    for row in rows:
+        seq, branch = row[seq_at], row[branch_at]
+        if in_path(path, branch, seq) and (seq not in seen or seen[seq][branch_at] < branch):
+            seen[seq] = row
+    return list(seen.values())
 
 
 class ViewStatements:
@@ -82,11 +102,12 @@ def view_clause(length: int, table: sa.FromClause = messages) -> sa.ColumnElemen
     """Return the condition "this row is in view" for a path of `length` branches."""
     if length == 1:
         return _on_path(1, table)
+    # A value for each row, and no NOT EXISTS: PostgreSQL joins that, and for a thread that its statistics do not know
+    # it compares each row of the thread with each other.
     other = messages.alias("overriding")
-    overridden = sa.exists().where(
-        other.c.thread == table.c.thread,
-        other.c.seq == table.c.seq,
-        other.c.branch > table.c.branch,
-        _on_path(length, other),
+    highest = (
+        sa.select(sa.func.max(other.c.branch))
+        .where(other.c.thread == table.c.thread, other.c.seq == table.c.seq, _on_path(length, other))
+        .scalar_subquery()
     )
-    return sa.and_(_on_path(length, table), ~overridden)
+    return sa.and_(_on_path(length, table), sa.func.coalesce(highest, table.c.branch) <= table.c.branch)
