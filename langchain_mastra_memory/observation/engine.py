@@ -43,6 +43,8 @@ BACK_OFF: Final = 30.0
 """Seconds without attempts after a second failure in a row; doubled by each further one."""
 LONGEST_BACK_OFF: Final = 600.0
 REMEMBERED: Final = 1000
+VIEWS: Final = 64
+"""Views that are kept to read less the next time; one is mostly the texts that its prompts have."""
 UNMADE: Final = -1
 """The key of a thread that is not made yet: nothing is ever committed under it."""
 
@@ -110,6 +112,7 @@ class Engine:
     _failures: OrderedDict[tuple[str, str], _Failures] = field(default_factory=OrderedDict)
     _local: OrderedDict[str, tuple[str, list[LocalRow]]] = field(default_factory=OrderedDict)
     _questions: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    _views: OrderedDict[tuple[str | None, str | None], LogView] = field(default_factory=OrderedDict)
     _running: set[tuple[str, str]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -133,8 +136,18 @@ class Engine:
         )
 
     async def view(self, io: IO, address: LogAddress) -> LogView:
-        """Read a log with the raw messages behind it."""
-        return await io.run(ReadLog(address=address))
+        """Read a log with the raw messages behind it; what was read before and still holds is not read again."""
+        key = address.thread_id, address.resource_id
+        with self._lock:
+            known = self._views.get(key)
+        view = await io.run(ReadLog(address=address, known=known))
+        if not address.whole and address.checkpoint_id is None:
+            with self._lock:
+                self._views[key] = view
+                self._views.move_to_end(key)
+                while len(self._views) > VIEWS:
+                    self._views.popitem(last=False)
+        return view
 
     async def view_or_new(self, io: IO, address: LogAddress) -> LogView:
         """Read a log, or return an empty one for a thread that will be made when its first turn is saved."""

@@ -140,6 +140,15 @@ class Path:
         """Return whether a message of the branch is on this path."""
         return any(step == branch and seq <= last for step, last in self.steps)
 
+    def continues(self, other: Path) -> bool:
+        """Return whether this is the other path, or that path with more at its end."""
+        return (
+            self.thread == other.thread
+            and self.branch == other.branch
+            and self.steps[:-1] == other.steps[:-1]
+            and self.head >= other.head
+        )
+
     @property
     def branch(self) -> int:
         """The branch that the position stands on."""

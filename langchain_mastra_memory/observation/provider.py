@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from langchain_mastra_memory.io import IO
 
 REMEMBERED: Final = 512
+RENDERED: Final = 64
+"""Threads whose rendered observations are kept: they are as long as the log, which is up to a few 100 KB."""
 
 Ids = dict[tuple[int, int], str | None]
 """Message ids by `(thread key, seq)` of where a range starts or ends."""
@@ -62,6 +64,7 @@ class ObservationProvider(FeatureProvider):
         self.options = self.engine.options
         self._pending: OrderedDict[tuple[str, str], HumanMessage] = OrderedDict()
         self._ranges: OrderedDict[str, tuple[object, Ids, Ids]] = OrderedDict()
+        self._rendered: OrderedDict[str, tuple[object, tuple[Layer, ...]]] = OrderedDict()
         tools: list[BaseTool] = []
         if self.options.retrieval is not None:
             from langchain_mastra_memory.observation.recall_tool import recall_tool  # noqa: PLC0415 - when on
@@ -99,19 +102,7 @@ class ObservationProvider(FeatureProvider):
     async def shown(self, io: IO, run: RunFacts, turn: Turn) -> Contribution:
         """Return the layers of a turn and what they stand for."""
         view, state = turn.view, turn.state
-        options = self.options
-        hints = latest_hints(state, options.observation.continuation_hints, options.reflection.continuation_hints)
-        names = cycles.names_of(self.engine, view)
-        edges = await self._edges(io, view, state) if options.retrieval is not None else None
-        layers = context_layers(
-            state,
-            hints,
-            retrieval=options.retrieval,
-            names=names,
-            current=view.current,
-            edges=edges,
-            others=self._others(view) if names is not None else "",
-        )
+        layers = await self._layers(io, view, state)
         cursor = view.state.cursor(view.current)
         covers = cursor >= 0 or bool(turn.covered)
         question = run.question.id if run.question is not None else None
@@ -124,6 +115,32 @@ class ObservationProvider(FeatureProvider):
             pinned=frozenset({question}) if question else frozenset(),
             uncapped=True,
         )
+
+    async def _layers(self, io: IO, view: LogView, state: LogState) -> tuple[Layer, ...]:
+        """Return the layers of a log; what was rendered of the same version of it is not rendered again."""
+        options = self.options
+        names = cycles.names_of(self.engine, view)
+        others = self._others(view) if names is not None else ""
+        place = view.threads[view.current].id if view.current in view.threads else ""
+        # Whatever changes a row moves the version of its log; rows of the running turn are named in the head alone.
+        key = (state.head.epoch, state.head.version, state.head.log, names, others)
+        known = self._rendered.get(place)
+        if known is not None and known[0] == key:
+            return known[1]
+        hints = latest_hints(state, options.observation.continuation_hints, options.reflection.continuation_hints)
+        layers = context_layers(
+            state,
+            hints,
+            retrieval=options.retrieval,
+            names=names,
+            current=view.current,
+            edges=await self._edges(io, view, state) if options.retrieval is not None else None,
+            others=others,
+        )
+        self._rendered[place] = key, layers
+        while len(self._rendered) > RENDERED:
+            self._rendered.popitem(last=False)
+        return layers
 
     async def _edges(self, io: IO, view: LogView, state: LogState) -> Edges | None:
         if view.current == UNMADE or not any(row.text for row in state.log):

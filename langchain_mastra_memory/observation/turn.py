@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import BaseMessage
@@ -68,9 +69,21 @@ class Turn:
 class _Seen:
     """The messages of a run, put together from the archive and the state."""
 
+    view: LogView
+    local: tuple[LocalRow, ...]
     facts: tuple[MessageFact, ...]
     unsaved: Mapping[str, BaseMessage]
     covered: frozenset[str]
+
+    @cached_property
+    def tail(self) -> Tail:
+        """The run's messages, split where a range may end."""
+        key, state = self.view.current, self.view.state
+        return tail(self.facts, state.cursor(key), state.buffered_to(key))
+
+    def shows(self, view: LogView, local: Sequence[LocalRow]) -> bool:
+        """Tell whether it was made of this view and these rows."""
+        return view is self.view and list(local) == list(self.local)
 
 
 def own_items(items: Sequence[Item]) -> list[Item]:
@@ -132,12 +145,13 @@ def _see(engine: Engine, view: LogView, run: RunFacts, local: Sequence[LocalRow]
     facts = [fact for fact in (*raw, *(fact_of(engine, item) for item in own)) if fact.id not in held]
     # Archived since the turn began, and in the log already: a raw graph archives its turn step by step.
     late = {item.id for item in own_items(run.items) if view.located.get(item.id, cursor + 1) <= cursor}
-    return _Seen(facts=tuple(facts), unsaved={item.id: item.message for item in own}, covered=frozenset(held | late))
-
-
-def _tail(view: LogView, seen: _Seen) -> Tail:
-    key = view.current
-    return tail(seen.facts, view.state.cursor(key), view.state.buffered_to(key))
+    return _Seen(
+        view=view,
+        local=tuple(local),
+        facts=tuple(facts),
+        unsaved={item.id: item.message for item in own},
+        covered=frozenset(held | late),
+    )
 
 
 def _other_tails(engine: Engine, view: LogView) -> dict[int, Tail]:
@@ -167,12 +181,14 @@ async def before_call(engine: Engine, io: IO, run: RunFacts) -> Turn:
     if asked != question:  # an earlier turn's: archived now, or never
         engine.drop_local(run.thread_id)
     _, local = engine.local_rows(run.thread_id)
-    view = await _messages(engine, io, cause, view, run=run, local=local)
+    view, seen = await _messages(engine, io, cause, view, run=run, local=local)
     _, local = engine.local_rows(run.thread_id)
     view = await _reflection(engine, io, cause, view, run)
-    seen = _see(engine, view, run, local)
-    here = _tail(view, seen)
-    _status(engine, cause, view, here, _other_tails(engine, view))
+    if not seen.shows(view, local):
+        seen = _see(engine, view, run, local)
+    here = seen.tail
+    if run.streams:
+        _status(engine, cause, view, here, _other_tails(engine, view))
     if view.state.movable and should_buffer(engine.options.limits(), here):
         _start(engine, io, replace(cause, trigger="async-buffer"), "observation", upto=here.closed[-1].seq)
     return Turn(view=view, local=tuple(local), covered=seen.covered)
@@ -180,13 +196,19 @@ async def before_call(engine: Engine, io: IO, run: RunFacts) -> Turn:
 
 async def _messages(
     engine: Engine, io: IO, cause: Cause, view: LogView, *, run: RunFacts, local: Sequence[LocalRow]
-) -> LogView:
-    """Rules 1 and 2. When what was buffered does not bring the messages below the threshold, the rest is observed."""
+) -> tuple[LogView, _Seen]:
+    """Rules 1 and 2. When what was buffered does not bring the messages below the threshold, the rest is observed.
+
+    Returns:
+        The view by then, and the messages as they were looked at last.
+    """
     limits = engine.options.limits()
     idle, provider = _early(engine, run, view)
+    seen = _see(engine, view, run, local)
     for attempt in range(2):
-        seen = _see(engine, view, run, local)
-        here, others = _tail(view, seen), _other_tails(engine, view)
+        if not seen.shows(view, local):
+            seen = _see(engine, view, run, local)
+        here, others = seen.tail, _other_tails(engine, view)
         pending = here.pending + sum(other.pending for other in others.values())
         closed = (*here.closed, *(fact for other in others.values() for fact in other.closed))
         whole = Tail(pending=pending, closed=closed, loop=here.loop)
@@ -211,7 +233,7 @@ async def _messages(
         if outcome.error is not None:
             engine.memory.background.report("observe", outcome.error, **cause.ids)
         break
-    return view
+    return view, seen
 
 
 async def activate(engine: Engine, io: IO, cause: Cause, view: LogView, *, count: int, trigger: str) -> LogView:

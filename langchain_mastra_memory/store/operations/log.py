@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langchain_mastra_memory.observation.log import Head, LogRow, LogState, MessageFact, Path, Span
+from langchain_mastra_memory.observation.log import START, Head, LogRow, LogState, MessageFact, Path, Span
 from langchain_mastra_memory.observation.transitions import Observed, Refused
 from langchain_mastra_memory.store.base import Group, Operation
 
@@ -92,6 +92,9 @@ class LogThread:
         metadata: The application's data, the mirror below `om` included.
         path: Its view.
         raw: Its messages behind the cursor, oldest first, refused ones excepted.
+        counters: Its epoch and its counters of saves and of edits when they were read: while they are the same, so are
+            the messages up to where the view ended.
+        behind: The cursor that they stand behind.
     """
 
     key: int
@@ -100,6 +103,8 @@ class LogThread:
     metadata: Mapping[str, Any]
     path: Path
     raw: tuple[RawMessage, ...]
+    counters: tuple[int, int, int] | None = None
+    behind: int = START
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +119,7 @@ class LogView:
         opened: Whether the log has rows in the database.
         located: Of the ids that were asked for, those that are archived, with their seq.
         refused: The size of the log when a reflector last failed to make it smaller.
+        loaded: The head as it was read, before it was settled on the paths, with the rows that were read for it.
     """
 
     state: LogState
@@ -123,6 +129,7 @@ class LogView:
     opened: bool
     located: Mapping[str, int] = field(default_factory=dict)
     refused: int | None = None
+    loaded: Head | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +159,11 @@ class LogAddress:
 class ReadLog(Operation[LogView]):
     """Return a log with the raw messages behind it; with `covered`, with all messages in view.
 
+    Attributes:
+        address: Which log, seen from where.
+        covered: Whether covered messages are read too.
+        known: A view that was read before: what of it still holds by the counters of now is not read again.
+
     Raises:
         ThreadNotFoundError: The thread is missing, or another resource's.
     """
@@ -160,6 +172,7 @@ class ReadLog(Operation[LogView]):
     writes: ClassVar[bool] = False
     address: LogAddress
     covered: bool = False
+    known: LogView | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

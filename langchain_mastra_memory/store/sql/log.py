@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from langchain_mastra_memory.errors import MissingResourceError
 from langchain_mastra_memory.ids import new_id
 from langchain_mastra_memory.observation import transitions
-from langchain_mastra_memory.observation.log import START, Path
+from langchain_mastra_memory.observation.log import START, LogState, Path
 from langchain_mastra_memory.observation.transitions import Refused
 from langchain_mastra_memory.store.operations.log import (
     CallRecord,
@@ -35,10 +35,13 @@ from langchain_mastra_memory.store.operations.log import (
 )
 from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow, lock_thread, read_thread
 from langchain_mastra_memory.store.sql.log_rows import (
+    counters_of,
     find_log,
     line_path,
     load_raw,
+    load_rows,
     load_state,
+    raw_since,
     resource_scope,
     scope_of,
     thread_scope,
@@ -195,13 +198,21 @@ def read_log(tx: Tx, op: ReadLog) -> LogView:
     scope = thread_scope(thread.key) if address.scope == "thread" and thread else resource_scope(owner or "")
     log = find_log(tx, scope)
     line = paths[thread.key] if address.scope == "thread" and thread else None
-    state = load_state(tx, log, paths, line, movable=movable, whole=address.whole)
+    head, named = load_rows(tx, log, paths, line, op.known, whole=address.whole)
+    state = transitions.settle(LogState(head=head, rows=named, paths=paths, movable=movable))
+    before = op.known.threads if op.known is not None else {}
     found = {}
     for key, row in rows.items():
         cursor = START if op.covered else state.cursor(key)
-        raw = load_raw(tx, paths[key], cursor) if paths[key].head > cursor else ()
         found[key] = LogThread(
-            key=key, id=row.id, title=row.title, metadata=load_json(row.metadata), path=paths[key], raw=raw
+            key=key,
+            id=row.id,
+            title=row.title,
+            metadata=load_json(row.metadata),
+            path=paths[key],
+            raw=raw_since(tx, row, paths[key], cursor, before.get(key)),
+            counters=counters_of(row),
+            behind=cursor,
         )
     return LogView(
         state=state,
@@ -211,6 +222,7 @@ def read_log(tx: Tx, op: ReadLog) -> LogView:
         opened=log is not None,
         located=located,
         refused=log.refused if log is not None else None,
+        loaded=head,
     )
 
 

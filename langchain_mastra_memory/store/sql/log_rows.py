@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from langchain_mastra_memory.observation import transitions
 from langchain_mastra_memory.observation.log import START, Head, Hints, LogRow, LogState, Path, Span
-from langchain_mastra_memory.store.operations.log import LogAddress, RawMessage
+from langchain_mastra_memory.store.operations.log import LogAddress, LogThread, LogView, RawMessage
 from langchain_mastra_memory.store.sql.locking import ThreadRow
 from langchain_mastra_memory.store.sql.schema import messages
 from langchain_mastra_memory.store.sql.tables_log import log_heads, log_rows, log_spans, logs
@@ -179,6 +179,28 @@ def load_raw(tx: Tx, path: Path, behind: int) -> tuple[RawMessage, ...]:
     )
 
 
+def raw_since(tx: Tx, thread: ThreadRow, path: Path, behind: int, known: LogThread | None) -> tuple[RawMessage, ...]:
+    """Return what `load_raw` returns, but read only what is not known.
+
+    A change of a message moves a counter of its thread, and so does a refused one that becomes an ordinary one: while
+    epoch and counters are the same, only what stands behind the known view can be new.
+    """
+    if known is None or path.thread != known.path.thread or known.counters is None:
+        return load_raw(tx, path, behind) if path.head > behind else ()
+    if known.counters == counters_of(thread) and path.continues(known.path) and known.behind <= behind:
+        kept = tuple(message for message in known.raw if message.seq > behind)
+        return (*kept, *load_raw(tx, path, max(known.path.head, behind))) if path.head > known.path.head else kept
+    # The same row: what was decoded of it need not be decoded again.
+    rows = {(message.seq, message.branch): message for message in known.raw}
+    found = load_raw(tx, path, behind) if path.head > behind else ()
+    return tuple(old if (old := rows.get((new.seq, new.branch))) == new else new for new in found)
+
+
+def counters_of(thread: ThreadRow) -> tuple[int, int, int]:
+    """Return what moves when a message of a thread changes."""
+    return thread.epoch, thread.texts, thread.edits
+
+
 def load_state(
     tx: Tx, log: LogRecord | None, paths: Mapping[int, Path], line: Path | None, *, movable: bool, whole: bool = False
 ) -> LogState:
@@ -192,10 +214,35 @@ def load_state(
         movable: Whether a head may be written at these positions.
         whole: Whether every row is loaded.
     """
+    head, rows = load_rows(tx, log, paths, line, whole=whole)
+    return transitions.settle(LogState(head=head, rows=rows, paths=paths, movable=movable))
+
+
+def load_rows(
+    tx: Tx,
+    log: LogRecord | None,
+    paths: Mapping[int, Path],
+    line: Path | None,
+    known: LogView | None = None,
+    *,
+    whole: bool = False,
+) -> tuple[Head, Mapping[str, LogRow]]:
+    """Return the head of a log as it was written, with the rows that settling it needs.
+
+    Args:
+        tx: A transaction.
+        log: Its record; None for a log that was never written.
+        paths: The views of its threads.
+        line: In thread scope, the view whose line counts; None in resource scope.
+        known: A view that was read before. Whatever writes, marks or removes a row moves the version of its log, so
+            its rows hold while the head is the same and no path has left what it showed.
+        whole: Whether every row is loaded.
+    """
     if log is None:
-        head = Head(epoch="", version=0, line=line.branch if line else 0, at=line.head if line else 0)
-        return LogState(head=head, rows={}, paths=paths, movable=movable)
+        return Head(epoch="", version=0, line=line.branch if line else 0, at=line.head if line else 0), {}
     head = _load_head(tx, log, line)
+    if known is not None and not whole and head == known.loaded and _continue(paths, known.state.paths):
+        return head, known.state.rows
     named = [*head.log, *head.buffered, *([head.pending] if head.pending else [])]
     rows = _load(tx, tx.all(_ROWS, {"log_key": log.key, "ids": named})) if named else {}
     shown = all(
@@ -204,16 +251,19 @@ def load_state(
         for span in row.covers
     )
     if whole or not shown or len(rows) < len(named) or any(row.origin for row in rows.values()):
-        rows = load_all(tx, log)
-    else:
-        reach: dict[int, int] = {}
-        for row in rows.values():
-            for span in row.covers:
-                reach[span.thread] = max(reach.get(span.thread, START), span.upto)
-        lowest = min((reach.get(thread, START) for thread in paths), default=START)
-        more = tx.all(_REJOINING, {"log_key": log.key, "threads": list(paths), "reach": lowest}) if paths else []
-        rows |= _load(tx, [row for row in more if row[0] not in rows])
-    return transitions.settle(LogState(head=head, rows=rows, paths=paths, movable=movable))
+        return head, load_all(tx, log)
+    reach: dict[int, int] = {}
+    for row in rows.values():
+        for span in row.covers:
+            reach[span.thread] = max(reach.get(span.thread, START), span.upto)
+    lowest = min((reach.get(thread, START) for thread in paths), default=START)
+    more = tx.all(_REJOINING, {"log_key": log.key, "threads": list(paths), "reach": lowest}) if paths else []
+    return head, rows | _load(tx, [row for row in more if row[0] not in rows])
+
+
+def _continue(paths: Mapping[int, Path], known: Mapping[int, Path]) -> bool:
+    """Tell whether these are the known paths, perhaps with more at their ends."""
+    return paths.keys() == known.keys() and all(path.continues(known[key]) for key, path in paths.items())
 
 
 def load_all(tx: Tx, log: LogRecord) -> dict[str, LogRow]:
