@@ -15,6 +15,7 @@ from langchain_mastra_memory.agents.record import RunRecord
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.context.provider import Outcome
 from langchain_mastra_memory.errors import ProcessorError
+from langchain_mastra_memory.history.incoming import metadata_of_run
 from langchain_mastra_memory.history.options import BeforeSave, MessageHistory, function_name
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.shown import shown
@@ -217,7 +218,12 @@ async def save(
             thread_id=call.identity.thread_id,
             resource_id=call.identity.resource_id,
             messages=tuple(
-                NewMessage(message=message, tokens=counter.count_message(message), kind=kind_of(message))
+                NewMessage(
+                    message=message,
+                    tokens=counter.count_message(message),
+                    kind=kind_of(message),
+                    metadata=metadata_of_run(message),
+                )
                 for message in archived.messages
             ),
             after=tuple(before),

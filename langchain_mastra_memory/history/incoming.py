@@ -143,6 +143,17 @@ def message_metadata(message: BaseMessage, where: str = "message") -> dict[str, 
     return check_metadata(given, f"{where} metadata") if isinstance(given, Mapping) else {}
 
 
+def metadata_of_run(message: BaseMessage) -> dict[str, Any]:
+    """Return the application's metadata of a message like `message_metadata`; none where it is not JSON data.
+
+    A run that is under way is not to fail for it.
+    """
+    try:
+        return message_metadata(message)
+    except InvalidQueryError:
+        return {}
+
+
 def message_time(message: BaseMessage, metadata: Mapping[str, Any]) -> int | None:
     """Return when a message was made, in microseconds UTC, if it says so in a way that can be read.
 

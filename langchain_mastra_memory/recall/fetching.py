@@ -13,44 +13,34 @@ from langchain_mastra_memory.recall.results import Hit, Search, incomplete
 from langchain_mastra_memory.store.operations.index import ReadPlaces
 from langchain_mastra_memory.types import StoredMessage
 
-_GROW: Final = 4  # by so many messages a stretch grows when a tool pair is cut
-_GROWTHS: Final = 8
+_GROW: Final = 4  # by so many messages what is read of a stretch grows where a tool pair is cut
+_MOST: Final = 32  # messages that a stretch grows at each end
 
 
 async def fetch(io: IO, search: Search, chosen: Chosen) -> list[Hit]:
     """Read the hits and their neighbours, whole tool pairs, and check whose they are."""
     view = chosen.view
     before, after = search.around
-    spans = {hit: _span(view, hit, before, after) for hit in chosen.hits}
+    stretches = {hit: _Stretch(view, hit, before, after) for hit in chosen.hits}
     stored: dict[int, StoredMessage] = {}
     asked: set[int] = set()
-    for _ in range(_GROWTHS):
-        places = sorted({place for low, high in spans.values() for place in range(low, high + 1)} - asked)
-        asked |= set(places)
-        if places:
-            by_place = dict(zip(view.places(places), places, strict=True))
-            rows = await io.run(ReadPlaces(scope=search.scope, places=tuple(by_place)))
-            stored |= {by_place[place]: message for place, message in rows.items()}
-        grown = {}
-        for hit, (low, high) in spans.items():
-            needs = incomplete([stored[p] for p in range(low, high + 1) if p in stored])
-            wider = _span(view, hit, hit - low + _GROW * needs[0], high - hit + _GROW * needs[1])
-            if wider != (low, high):
-                grown[hit] = wider
-        if not grown:
-            break
-        spans |= grown
+    while places := sorted({place for stretch in stretches.values() for place in stretch.wanted} - asked):
+        asked.update(places)
+        by_place = dict(zip(view.places(places), places, strict=True))
+        rows = await io.run(ReadPlaces(scope=search.scope, places=tuple(by_place)))
+        stored |= {by_place[place]: message for place, message in rows.items()}
+        for stretch in stretches.values():
+            stretch.grow(stored)
     hits = []
-    for hit in chosen.hits:
+    for hit, stretch in stretches.items():
         message = stored.get(hit)
         if message is None or message.id in search.exclude:
             continue
-        low, high = _trimmed(spans[hit], hit, before, after, stored)
         hits.append(
             Hit(
                 message=replace(message, score=float(chosen.ranked.own[hit])),
-                before=tuple(stored[p] for p in range(low, hit) if p in stored),
-                after=tuple(stored[p] for p in range(hit + 1, high + 1) if p in stored),
+                before=tuple(stored[p] for p in range(stretch.low, hit) if p in stored),
+                after=tuple(stored[p] for p in range(hit + 1, stretch.high + 1) if p in stored),
                 words=float(chosen.ranked.lex[hit]),
                 meaning=float(chosen.ranked.vec[hit]),
             )
@@ -58,24 +48,42 @@ async def fetch(io: IO, search: Search, chosen: Chosen) -> list[Hit]:
     return hits[: search.top_k]
 
 
-def _span(view: View, hit: int, before: int, after: int) -> tuple[int, int]:
-    """Return the first and last position of a hit's stretch, within its thread."""
+class _Stretch:
+    """A hit with its neighbours: the shortest stretch of its thread that has whole tool pairs.
+
+    Attributes:
+        low: The position of its first message.
+        high: And of its last.
+        wanted: The positions to read.
+    """
+
+    def __init__(self, view: View, hit: int, before: int, after: int) -> None:
+        self._first, self._last = _within(view, hit, before + _MOST, after + _MOST)
+        self.low, self.high = max(hit - before, self._first), min(hit + after, self._last)
+        self.wanted = range(self.low, self.high + 1)
+
+    def grow(self, stored: Mapping[int, StoredMessage]) -> None:
+        """Grow over what was read until it is whole, or want more where that is not enough."""
+        while True:
+            needs = incomplete([stored[p] for p in range(self.low, self.high + 1) if p in stored])
+            low = self.low - (needs[0] and self.low > self._first)
+            high = self.high + (needs[1] and self.high < self._last)
+            if (low, high) == (self.low, self.high):
+                return
+            if low < self.wanted.start or high >= self.wanted.stop:
+                first, last = self.wanted.start, self.wanted.stop - 1
+                first = max(first - _GROW, self._first) if low < first else first
+                last = min(last + _GROW, self._last) if high > last else last
+                self.wanted = range(first, last + 1)
+                return
+            self.low, self.high = low, high
+
+
+def _within(view: View, hit: int, before: int, after: int) -> tuple[int, int]:
+    """Return the first and last position of a stretch around a hit, within its thread."""
     low, high = max(hit - before, 0), min(hit + after, len(view) - 1)
     while view.thread[low] != view.thread[hit]:
         low += 1
     while view.thread[high] != view.thread[hit]:
         high -= 1
     return low, high
-
-
-def _trimmed(
-    span: tuple[int, int], hit: int, before: int, after: int, stored: Mapping[int, StoredMessage]
-) -> tuple[int, int]:
-    """Return the shortest stretch that has whole tool pairs: growing goes in steps, and may go too far."""
-    low, high = max(span[0], hit - before), min(span[1], hit + after)
-    while True:
-        needs = incomplete([stored[p] for p in range(low, high + 1) if p in stored])
-        grown = low - (needs[0] and low > span[0]), high + (needs[1] and high < span[1])
-        if grown == (low, high):
-            return low, high
-        low, high = grown

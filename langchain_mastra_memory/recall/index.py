@@ -64,10 +64,14 @@ class _Postings:
         both.sort()
         return cls((both >> np.uint64(32)).astype(np.uint32), (both & np.uint64(0xFFFFFFFF)).astype(np.int32))
 
-    def find(self, term: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        low = int(np.searchsorted(self.terms, np.uint32(term), side="left"))
-        high = int(np.searchsorted(self.terms, np.uint32(term | COUNT_MASK), side="right"))
-        return self.rows[low:high], self.terms[low:high] & np.uint32(COUNT_MASK)
+    def find(self, terms: npt.NDArray[np.uint32]) -> list[tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]]:
+        """Return for each term the rows that have it, and how often."""
+        lows = np.searchsorted(self.terms, terms, side="left").tolist()
+        highs = np.searchsorted(self.terms, terms | np.uint32(COUNT_MASK), side="right").tolist()
+        return [
+            (self.rows[low:high], self.terms[low:high] & np.uint32(COUNT_MASK))
+            for low, high in zip(lows, highs, strict=True)
+        ]
 
     @property
     def nbytes(self) -> int:
@@ -245,15 +249,15 @@ class ScopeIndex:
         return self._make_view(wanted)
 
     def _make_view(self, paths: Mapping[int, Path]) -> View:
-        rows = np.flatnonzero(self._alive)
-        rows = rows[self._order(rows)]
+        rows = self._in_order(np.flatnonzero(self._alive))
         thread, seq, branch = self._number[rows], self._seq[rows], self._branch[rows]
         edges = np.flatnonzero(np.diff(thread)) + 1
         visible = np.zeros(len(rows), dtype=np.bool_)
         for start, end in pairwise([0, *edges.tolist(), len(rows)]):
             if start < end and (path := paths.get(int(self._keys[thread[start]]))):
                 visible[start:end] = _visible(seq[start:end], branch[start:end], path)
-        rows, thread, seq, branch = rows[visible], thread[visible], seq[visible], branch[visible]
+        if not visible.all():
+            rows, thread, seq, branch = rows[visible], thread[visible], seq[visible], branch[visible]
         number = np.zeros(len(rows), dtype=np.int64)
         np.cumsum(np.diff(thread) != 0, out=number[1:])
         first = np.flatnonzero(np.diff(number, prepend=-1)) if len(number) else number
@@ -268,24 +272,28 @@ class ScopeIndex:
             weights=self.weights,
         )
 
-    def _order(self, rows: Ints) -> Ints:
-        """Return the order by thread, seq and branch."""
+    def _in_order(self, rows: Ints) -> Ints:
+        """Return rows by thread, seq and branch."""
         number, seq, branch = (column[rows].astype(np.int64) for column in (self._number, self._seq, self._branch))
         if len(rows) and (number.max() >= 1 << 20 or seq.max() >= 1 << 31 or branch.max() >= 1 << 12):
-            return np.lexsort((branch, seq, number))
-        return np.argsort(number << 43 | seq << 12 | branch)
+            return rows[np.lexsort((branch, seq, number))]
+        key = number << 43 | seq << 12 | branch
+        return rows if (key[:-1] <= key[1:]).all() else rows[np.argsort(key)]  # as they came, in a thread that only grew
 
     def matches(self, view: View, terms: Sequence[int]) -> list[Match]:
         """Return where each term of a query occurs in a view."""
         places = np.full(len(self._ids), -1, dtype=np.int64)
         places[view.rows] = np.arange(len(view))
+        is_whole = len(view) == len(places)
+        hashes = np.asarray(terms, dtype=np.int64).astype(np.uint32) & np.uint32(HASH_MASK)
         found = []
-        for term in terms:
-            base, tail = self._base.find(term & HASH_MASK), self._tail.find(term & HASH_MASK)
-            at = places[np.append(base[0], tail[0])]
-            counts = np.append(base[1], tail[1]).astype(np.float64)
-            keep = at >= 0
-            found.append(Match(at[keep], counts[keep]))
+        for base, tail in zip(self._base.find(hashes), self._tail.find(hashes), strict=True):
+            rows, counts = (np.append(base[0], tail[0]), np.append(base[1], tail[1])) if len(tail[0]) else base
+            at = places[rows]
+            if not is_whole:
+                seen = at >= 0
+                at, counts = at[seen], counts[seen]
+            found.append(Match(at, counts.astype(np.float64)))
         return found
 
     def cosines(self, view: View, query: QueryVector) -> Doubles | None:

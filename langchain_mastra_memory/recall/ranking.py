@@ -130,24 +130,33 @@ def lexical(view: View, matches: Sequence[Match]) -> tuple[Doubles, Doubles]:
     Returns:
         `(messages, threads)`, shapes (n,) and (threads,), 0 to 1.
     """
-    k1 = view.weights.k1
-    messages, threads = np.zeros(len(view)), np.zeros(view.threads)
-    bound = thread_bound = 0.0
+    k1, threads = view.weights.k1, np.zeros(view.threads)
+    factors = [idf(len(view), len(match.places)) * (k1 + 1.0) for match in matches]
+    bound, thread_bound = sum(factors), 0.0
     for match in matches:
-        weight = idf(len(view), len(match.places))
-        bound += weight * (k1 + 1.0)
-        if not len(match.places):
-            thread_bound += idf(view.threads, 0) * (k1 + 1.0)
-            continue
-        counts = match.counts
-        messages[match.places] += weight * (k1 + 1.0) * counts / (counts + view.norm[match.places])
-        in_thread = np.bincount(view.thread[match.places], weights=counts, minlength=view.threads)
-        weight = idf(view.threads, int(np.count_nonzero(in_thread)))
-        thread_bound += weight * (k1 + 1.0)
-        threads += weight * (k1 + 1.0) * in_thread / (in_thread + view.thread_norm)
+        if len(match.places):
+            in_thread = _in_threads(view, match)
+            factor = idf(view.threads, int(np.count_nonzero(in_thread))) * (k1 + 1.0)
+            threads += factor * in_thread / (in_thread + view.thread_norm)
+        else:
+            factor = idf(view.threads, 0) * (k1 + 1.0)
+        thread_bound += factor
     if not bound:
-        return messages, threads
+        return np.zeros(len(view)), threads
+    # All terms in one go: for a short list of messages the calls cost more than the numbers.
+    places = np.concatenate([match.places for match in matches])
+    counts = np.concatenate([match.counts for match in matches])
+    weight = np.repeat(factors, [len(match.places) for match in matches])
+    scores = weight * counts / (counts + view.norm[places])
+    messages = np.bincount(places, weights=scores, minlength=len(view))
     return messages / bound, threads / thread_bound
+
+
+def _in_threads(view: View, match: Match) -> Doubles:
+    """Return how often a term occurs in each thread."""
+    if view.threads == 1:
+        return match.counts.sum(keepdims=True)
+    return np.bincount(view.thread[match.places], weights=match.counts, minlength=view.threads).astype(np.float64)
 
 
 def above_median(cosines: Doubles) -> Doubles:

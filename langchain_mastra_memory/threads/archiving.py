@@ -9,6 +9,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_mastra_memory.codec import dump_message
+from langchain_mastra_memory.history.incoming import metadata_of_run
 from langchain_mastra_memory.store.operations.checkpoints import Archived
 from langchain_mastra_memory.threads.runs import kind_of
 
@@ -26,6 +27,7 @@ def archived(message: BaseMessage, count_tokens: CountTokens, *, surely: bool = 
         kind=kind_of(message),
         body=dump_message(message),
         tokens=count_tokens(message),
+        metadata=metadata_of_run(message),
         surely=surely,
     )
 

@@ -18,7 +18,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_mastra_memory.codec import dump_message
+from langchain_mastra_memory.codec import dump_message, load_message
 from langchain_mastra_memory.errors import StoreLockedError
 from langchain_mastra_memory.ids import checked_id, optional_id
 from langchain_mastra_memory.io import IO
@@ -311,7 +311,10 @@ class Putting:
                     removed=removed,
                     run=report.status,
                     accepted=report.ids,
-                    replaced=report.replaced,
+                    replaced={
+                        message_id: None if body is None else archived(load_message(body), count)
+                        for message_id, body in report.replaced.items()
+                    },
                     demote=report.status == "open" and moved,
                     own=own,
                 )

@@ -75,6 +75,7 @@ class Archived:
         kind: What it is by itself: None, or `summary`.
         body: Its bytes in the codec.
         tokens: Its size.
+        metadata: What the application keeps with it; over what a row that is there has already.
         surely: Whether this step is known to have changed it, so that it overrides an edit made outside the run.
     """
 
@@ -83,6 +84,7 @@ class Archived:
     kind: str | None
     body: bytes
     tokens: int
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     surely: bool = True
 
 
@@ -95,7 +97,7 @@ class ArchivePlan:
         removed: Ids that the parent has and this one has not, if they are to be retracted where this run added them.
         run: What is known of the run.
         accepted: Of a complete run, the ids that become ordinary messages.
-        replaced: Of a complete run, bodies to archive instead, by id; None keeps a message out.
+        replaced: Of a complete run, what to archive instead, by id; None keeps a message out.
         demote: Whether rows that this run has already brought as ordinary ones become provisional.
         own: For a fork that the store asked about (`Need`): the parent's own bodies of messages edited since, by id.
     """
@@ -104,7 +106,7 @@ class ArchivePlan:
     removed: tuple[str, ...] = ()
     run: RunState = "final"
     accepted: tuple[str, ...] = ()
-    replaced: Mapping[str, bytes | None] = field(default_factory=dict)
+    replaced: Mapping[str, Archived | None] = field(default_factory=dict)
     demote: bool = False
     own: Mapping[str, bytes] | None = None
 

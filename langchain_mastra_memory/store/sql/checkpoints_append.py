@@ -22,13 +22,14 @@ from langchain_mastra_memory.store.sql.rows import message_of
 from langchain_mastra_memory.store.sql.schema import messages, threads, tombstones
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints
 from langchain_mastra_memory.store.sql.tx import Tx
+from langchain_mastra_memory.store.sql.values import dump_json
 from langchain_mastra_memory.threads.entries import dump_skeleton, settle_skeleton
 
 FEW: Final = 4
 """Messages, and bodies, that a step brings at most: there is a statement for each number of them."""
 
 _MESSAGE = ("seq", "branch", "id", "role", "kind", "body", "metadata", "tokens", "revision", "outside", "created_at")
-_OWN = ("seq", "id", "role", "kind", "body", "tokens")
+_OWN = ("seq", "id", "role", "kind", "body", "metadata", "tokens")
 """What differs from message to message of a step."""
 _BODY = ("space", "n", "id", "form", "body")
 _CHECKPOINT = (
@@ -164,7 +165,6 @@ def append(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | None:
         "last_body": first.expected - 1 if first is not None else 0,
         "more_texts": 0 if provisional else 1,
         "message_branch": start.branch,
-        "message_metadata": None,
         "message_revision": 1,
         "message_outside": 0,
         "message_created_at": tx.now,
@@ -186,6 +186,7 @@ def append(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | None:
         params[f"message_role_{index}"] = message.role
         params[f"message_kind_{index}"] = REFUSED if provisional else message.kind
         params[f"message_body_{index}"] = message.body
+        params[f"message_metadata_{index}"] = dump_json(message.metadata) if message.metadata else None
         params[f"message_tokens_{index}"] = message.tokens
     for index, body in enumerate(op.bodies):
         params[f"body_space_{index}"] = body.space
@@ -224,7 +225,7 @@ def _written(new: Sequence[Archived], start: Place, now: int) -> list[WrittenRow
             role=message.role,
             kind=message.kind,
             message=message_of(message.id, message.body),
-            metadata={},
+            metadata=message.metadata,
             tokens=message.tokens,
             revision=1,
             created_at=now,

@@ -30,7 +30,7 @@ from langchain_mastra_memory.store.sql.rows import message_of
 from langchain_mastra_memory.store.sql.schema import branches, messages, threads, tombstones
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row
-from langchain_mastra_memory.store.sql.values import load_json
+from langchain_mastra_memory.store.sql.values import dump_json, load_json
 from langchain_mastra_memory.store.sql.view import Path, ViewStatements, in_path, path_of
 from langchain_mastra_memory.threads.runs import kind_of
 
@@ -203,6 +203,8 @@ _SETTLE_ROW = (
         kind=sa.bindparam("new_kind"),
         role=sa.bindparam("new_role"),
         body=sa.bindparam("new_body", type_=sa.LargeBinary),
+        metadata=sa.bindparam("new_metadata", type_=sa.Text),
+        tokens=sa.bindparam("new_tokens", type_=sa.BigInteger),
     )
 )
 _REMOVE = sa.delete(messages).where(*_at_row)
@@ -404,10 +406,10 @@ def _append(work: _Work, new: Sequence[Archived]) -> None:
         provisional = plan.run != "final" and message.id not in accepted
         kind = REFUSED if provisional else message.kind
         if not provisional and message.id in plan.replaced:
-            body = plan.replaced[message.id]
-            if body is None:
+            instead = plan.replaced[message.id]
+            if instead is None:
                 continue
-            message = replace(message, body=body)  # noqa: PLW2901
+            message = replace(instead, id=message.id)  # noqa: PLW2901
         rows.append(
             {
                 "thread": work.thread.key,
@@ -417,7 +419,7 @@ def _append(work: _Work, new: Sequence[Archived]) -> None:
                 "role": message.role,
                 "kind": kind,
                 "body": message.body,
-                "metadata": None,
+                "metadata": dump_json(message.metadata) if message.metadata else None,
                 "tokens": message.tokens,
                 "revision": 1,
                 "outside": 0,
@@ -431,7 +433,7 @@ def _append(work: _Work, new: Sequence[Archived]) -> None:
                     seq=work.next_seq,
                     branch=work.branch,
                     kind=kind,
-                    metadata={},
+                    metadata=message.metadata,
                     revision=1,
                     created_at=work.tx.now,
                 )
@@ -444,7 +446,9 @@ def _append(work: _Work, new: Sequence[Archived]) -> None:
 def _change(work: _Work, message: Archived, row: KnownRow, kind: str | None = None) -> None:
     """Change a row for this line: in its place, or as an override; other lines go on seeing the old one."""
     kind = kind or (row.kind if row.kind not in (None, "summary") else message.kind)
-    content = Content(message.role, kind, message.body, row.metadata, message.tokens, row.revision + 1)
+    metadata = {**load_json(row.metadata), **message.metadata}
+    written = dump_json(metadata) if message.metadata else row.metadata
+    content = Content(message.role, kind, message.body, written, message.tokens, row.revision + 1)
     kept = change_message(work.tx, work.thread, work.branch, (row.seq, row.branch), content)
     overrides = None if row.branch == work.branch else row.branch
     now = _written(
@@ -452,7 +456,7 @@ def _change(work: _Work, message: Archived, row: KnownRow, kind: str | None = No
         seq=row.seq,
         branch=work.branch,
         kind=kind,
-        metadata=load_json(row.metadata),
+        metadata=metadata,
         revision=row.revision + 1,
         created_at=row.created_at,
         outside=bool(row.outside),
@@ -501,23 +505,27 @@ def _accept(work: _Work) -> None:
         if seen and (row.seq, row.branch) not in gone and (row.id not in found or found[row.id].branch < row.branch):
             found[row.id] = row
     for row in sorted(found.values(), key=lambda row: row.seq):
-        body = replaced.get(row.id, row.body)
-        if body is None:
+        instead = replaced.get(row.id)
+        if instead is not None:
+            metadata = dump_json(instead.metadata) if instead.metadata else None
+            row = row._replace(body=instead.body, metadata=metadata, tokens=instead.tokens)  # noqa: PLW2901
+        elif row.id in replaced:
             work.removed.append(RetractedRow(row.seq, row.branch, row.id))
-        else:
-            _settle(work, row, body)
+            continue
+        _settle(work, row)
     work.saved.sort(key=lambda written: written.seq)
 
 
-def _settle(work: _Work, row: KnownRow, body: bytes) -> None:
-    """Make a provisional row an ordinary one, for this line."""
-    message = message_of(row.id, body)
+def _settle(work: _Work, row: KnownRow) -> None:
+    """Make a provisional row an ordinary one, for this line, with what is to stand in it."""
+    message = message_of(row.id, row.body)
     kind = kind_of(message)
     if row.branch == work.branch:
         at_row = {"thread_key": work.thread.key, "at_seq": row.seq, "at_branch": row.branch}
-        work.tx.run(_SETTLE_ROW, {**at_row, "new_kind": kind, "new_role": message.type, "new_body": body})
+        new = {"new_kind": kind, "new_role": message.type, "new_body": row.body}
+        work.tx.run(_SETTLE_ROW, {**at_row, **new, "new_metadata": row.metadata, "new_tokens": row.tokens})
     else:
-        content = Content(message.type, kind, body, row.metadata, row.tokens, row.revision)
+        content = Content(message.type, kind, row.body, row.metadata, row.tokens, row.revision)
         change_message(work.tx, work.thread, work.branch, (row.seq, row.branch), content)
     work.saved.append(
         WrittenRow(

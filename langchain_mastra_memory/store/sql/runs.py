@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -36,7 +37,7 @@ from langchain_mastra_memory.store.sql.schema import messages, tombstones
 from langchain_mastra_memory.store.sql.tables_boundaries import IS_OUTSIDE, boundaries
 from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
-from langchain_mastra_memory.store.sql.values import dump_json
+from langchain_mastra_memory.store.sql.values import dump_json, load_json
 from langchain_mastra_memory.store.sql.view import Path, ViewStatements, in_path, path_of, rows_seen
 from langchain_mastra_memory.types import StoredMessage
 
@@ -270,7 +271,8 @@ def save_run(tx: Tx, op: SaveRun) -> list[StoredMessage]:
     for message_id, row in known.items():
         if op.keep_known and row[3] is None:
             continue
-        rows = rewrite(tx, thread, row, given[message_id])
+        new = given[message_id]
+        rows = rewrite(tx, thread, row, replace(new, metadata={**load_json(row[5]), **new.metadata}))
         edited += rows if rows[0].revision != row[7] else []
     if edited:
         thread = lock_thread(tx, thread.id, None, edits=1)

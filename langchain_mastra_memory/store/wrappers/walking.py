@@ -19,9 +19,7 @@ JSON_VALUES: Final = frozenset({"metadata", "extracted", "titles"})
 """Fields whose mappings have values that users wrote; keys are changed by nobody."""
 PLAIN_KEYS: Final = frozenset({"signal", "clone"})
 """Metadata keys that the store itself reads."""
-CODEC_BODIES: Final = frozenset(
-    {("Archived", "body"), ("ArchivePlan", "own"), ("ArchivePlan", "replaced"), ("RawMessage", "body")}
-)
+CODEC_BODIES: Final = frozenset({("Archived", "body"), ("ArchivePlan", "own"), ("RawMessage", "body")})
 """Bytes that are an encoded message, which the store decodes; so are those whose form is `CODEC`."""
 
 

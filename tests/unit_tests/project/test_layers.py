@@ -51,6 +51,7 @@ CORE = [
         "threads.knowledge",
         "threads.lineage",
         "threads.runs",
+        "threads.snapshots",
         "threads.merging",
         "threads.planning",
     ),
