@@ -278,7 +278,9 @@ class ScopeIndex:
         if len(rows) and (number.max() >= 1 << 20 or seq.max() >= 1 << 31 or branch.max() >= 1 << 12):
             return rows[np.lexsort((branch, seq, number))]
         key = number << 43 | seq << 12 | branch
-        return rows if (key[:-1] <= key[1:]).all() else rows[np.argsort(key)]  # as they came, in a thread that only grew
+        return (
+            rows if (key[:-1] <= key[1:]).all() else rows[np.argsort(key)]
+        )  # as they came, in a thread that only grew
 
     def matches(self, view: View, terms: Sequence[int]) -> list[Match]:
         """Return where each term of a query occurs in a view."""

@@ -155,7 +155,7 @@ def lexical(view: View, matches: Sequence[Match]) -> tuple[Doubles, Doubles]:
 def _in_threads(view: View, match: Match) -> Doubles:
     """Return how often a term occurs in each thread."""
     if view.threads == 1:
-        return match.counts.sum(keepdims=True)
+        return np.full(1, match.counts.sum())
     return np.bincount(view.thread[match.places], weights=match.counts, minlength=view.threads).astype(np.float64)
 
 
