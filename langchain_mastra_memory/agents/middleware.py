@@ -257,11 +257,13 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         options = turns.history
         record = record_of(state, self._name)
         fields: dict[str, Any] = {
-            "messages": tuple(state.get("messages", ())),
             "turn": record.get("turn", ""),
             "inputs": tuple(record.get("inputs", ())),
             "refused": frozenset(record.get("refused", ())),
+            **more,
         }
+        if "messages" not in more:  # of a long thread, one copy is enough
+            fields["messages"] = tuple(state.get("messages", ()))
         return Call(
             identity=identity,
             state=state,
@@ -269,7 +271,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             streams=is_streamed(runtime.stream_writer),
             source=self._history or (options.history if options else "auto"),
             retain_full_input=options.retain_full_input if options and self._retain is None else bool(self._retain),
-            **{**fields, **more},
+            **fields,
         )
 
     async def _start(

@@ -21,7 +21,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_mastra_memory.context.layers import Contribution, Item, Layer, Layers, LeftOut, Origin, Prompt, Shown
 from langchain_mastra_memory.context.tags import message_line, wrapped
 from langchain_mastra_memory.history.repair import repair
-from langchain_mastra_memory.history.units import cut, joined
+from langchain_mastra_memory.history.units import cut
 
 Layout = Literal["documented", "cached"]
 
@@ -170,22 +170,17 @@ def _by_seq(history: Sequence[Item], recalled: Sequence[Item]) -> list[Item]:
     if not recalled:
         return list(history)
     before: dict[int, list[Item]] = {}
-    heads = [unit.first for unit in cut([item.message for item in history])]
+    units = cut([item.message for item in history])
+    heads = [(unit.first, seq) for unit in units if (seq := history[unit.first].seq) is not None]
     for unit in cut([item.message for item in recalled]):
         seq = recalled[unit.first].seq
-        later = (at for at in heads if seq is not None and (other := history[at].seq) is not None and other > seq)
+        later = (at for at, other in heads if seq is not None and other > seq)
         before.setdefault(next(later, len(history)), []).extend(recalled[place] for place in unit.places)
-    ordered = _units_in_order(history)
     merged: list[Item] = []
-    for at, item in ordered:
-        merged += before.pop(at, [])
-        merged.append(item)
+    for at in (place for unit in units for place in unit.places):
+        merged += before.pop(at, ())
+        merged.append(history[at])
     return merged + [item for rest in before.values() for item in rest]
-
-
-def _units_in_order(items: Sequence[Item]) -> list[tuple[int, Item]]:
-    units = cut([item.message for item in items])
-    return [(place, items[place]) for unit in units for place in joined([unit])]
 
 
 def _with_signals(items: list[Item], contribution: Contribution) -> list[Item]:

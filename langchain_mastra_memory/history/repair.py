@@ -15,7 +15,7 @@ Nothing is changed in place: a message that has to differ is copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,21 +85,22 @@ def repair(items: Sequence[Item]) -> Repaired:
     uses: dict[str, int] = {}
     lost: list[BaseMessage] = list(twice)
     for unit in cut(messages):
-        results = {
-            result.tool_call_id: place
-            for place in reversed(unit.places)
-            if isinstance(result := messages[place], ToolMessage)
-        }
-        heads = [place for place in unit.places if not isinstance(messages[place], ToolMessage)]
-        fixed = (
-            _fixed(messages[heads[-1]], frozenset(results), is_last_human=heads[-1] == last_human) if heads else None
-        )
+        results: dict[str, int] = {}
+        heads: list[int] = []
+        for place in unit.places:
+            message = messages[place]
+            if isinstance(message, ToolMessage):
+                results.setdefault(message.tool_call_id, place)
+            else:
+                heads.append(place)
+        fixed = _fixed(messages[heads[-1]], results.keys(), is_last_human=heads[-1] == last_human) if heads else None
         if fixed is None:
             lost.extend(messages[place] for place in unit.places)
             continue
         kept.extend(spoken[place] for place in heads[:-1])
         names = {call: _unique(call, uses) for call in call_ids(fixed)}
-        fixed = _renamed(fixed, names)
+        if names:
+            fixed = _renamed(fixed, names)
         head = spoken[heads[-1]]
         kept.append(head if fixed is head.message else replace(head, message=fixed, tokens=None))
         for call, name in names.items():
@@ -167,7 +168,7 @@ def _renamed_block(block: str | dict[str, Any], names: dict[str, str]) -> str | 
     return {**block, key: names.get(str(block.get(key)), block.get(key))}
 
 
-def _fixed(message: BaseMessage, answered: frozenset[str], *, is_last_human: bool) -> BaseMessage | None:
+def _fixed(message: BaseMessage, answered: Collection[str], *, is_last_human: bool) -> BaseMessage | None:
     """Return a message that a strict provider takes, or None where nothing of it is left."""
     content = _without_empty_text(message.content)
     if isinstance(message, AIMessage):
@@ -179,7 +180,7 @@ def _fixed(message: BaseMessage, answered: frozenset[str], *, is_last_human: boo
     return message if _same(content, message.content) else message.model_copy(update={"content": content})
 
 
-def _fixed_ai(message: AIMessage, content: str | list[Any], answered: frozenset[str]) -> AIMessage | None:
+def _fixed_ai(message: AIMessage, content: str | list[Any], answered: Collection[str]) -> AIMessage | None:
     calls, seen = [], set[str]()
     for call in message.tool_calls:
         name = call["id"] or ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -36,6 +37,9 @@ class Unit:
         return self.places[-1]
 
 
+_NONE: Final = frozenset[str]()
+
+
 def call_ids(message: BaseMessage) -> tuple[str, ...]:
     """Return the ids of the tool calls that a message makes, in order."""
     if not isinstance(message, AIMessage):
@@ -56,15 +60,15 @@ def cut(messages: Sequence[BaseMessage]) -> list[Unit]:
         Units; each place is in exactly one.
     """
     owner: dict[int, int] = {}  # place of a result, or of reasoning -> place of the message that it belongs to
-    answered: dict[int, set[str]] = {}
+    unanswered: dict[int, set[str]] = {}
     callers: dict[str, list[int]] = {}
     waiting: list[int] = []  # reasoning that waits for its message
     for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             call = message.tool_call_id
             for caller in reversed(callers.get(call, ())):
-                if call not in answered[caller]:
-                    answered[caller].add(call)
+                if call in unanswered[caller]:
+                    unanswered[caller].discard(call)
                     owner[place] = caller
                     break
             continue
@@ -74,26 +78,23 @@ def cut(messages: Sequence[BaseMessage]) -> list[Unit]:
                 continue
             for before in waiting:
                 owner[before] = place
-            for call in call_ids(message):
-                callers.setdefault(call, []).append(place)
-            answered.setdefault(place, set())
+            if message.tool_calls:
+                calls = call_ids(message)
+                unanswered[place] = set(calls)
+                for call in calls:
+                    callers.setdefault(call, []).append(place)
         waiting.clear()
-    members: dict[int, list[int]] = {}
+    if not owner:
+        return [Unit((place,), frozenset(unanswered.get(place, _NONE))) for place in range(len(messages))]
+    members: dict[int, list[int]] = {}  # in the order of their first places, each ascending
     for place in range(len(messages)):
         members.setdefault(owner.get(place, place), []).append(place)
-    units = [
-        Unit(
-            tuple(sorted(places)),
-            frozenset(call_ids(messages[head])) - answered.get(head, set()),
-        )
-        for head, places in members.items()
-    ]
-    return sorted(units, key=lambda unit: unit.first)
+    return [Unit(tuple(places), frozenset(unanswered.get(head, _NONE))) for head, places in members.items()]
 
 
 def is_only_reasoning(message: AIMessage) -> bool:
     """Return whether an AI message has reasoning and nothing else."""
-    if message.tool_calls or message.invalid_tool_calls or isinstance(message.content, str):
+    if isinstance(message.content, str) or message.tool_calls or message.invalid_tool_calls:
         return False
     kinds = [_kind(block) for block in message.content]
     return bool(kinds) and all(kind in REASONING for kind in kinds)

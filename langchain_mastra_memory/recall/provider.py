@@ -12,7 +12,6 @@ from langchain_mastra_memory.context.layers import Contribution, Layer
 from langchain_mastra_memory.context.provider import FeatureProvider, Outcome, RunFacts
 from langchain_mastra_memory.context.tags import DATA_NOTE, message_line, wrapped
 from langchain_mastra_memory.errors import ThreadNotFoundError
-from langchain_mastra_memory.history.units import turn_start
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.recall.filters import parse_filter
 from langchain_mastra_memory.recall.results import Hit, Search, in_order, incomplete
@@ -55,7 +54,6 @@ class RecallProvider(FeatureProvider):
         engine = self._memory.recall_engine
         options = engine.options
         position = None if run.position is None else (run.position.branch, run.position.head)
-        messages = run.messages
         hits: list[Hit] = []
         try:
             hits = await engine.search(
@@ -68,7 +66,7 @@ class RecallProvider(FeatureProvider):
                     mode=engine.mode(None),
                     filter=parse_filter(options.filter),
                     threshold=options.threshold,
-                    exclude=frozenset(message.id for message in messages[turn_start(messages) :] if message.id),
+                    exclude=_running(run),
                     wait=options.deadline,
                     writes=not (run.read_only or run.preview),
                 ),
@@ -87,6 +85,16 @@ class RecallProvider(FeatureProvider):
         """Have the turn's messages embedded in the background."""
         if outcome.status == "complete" and not run.read_only:
             self._memory._index_soon(io)  # noqa: SLF001 - one feature
+
+
+def _running(run: RunFacts) -> frozenset[str]:
+    """Return the ids of the question and of what stands behind it."""
+    found: list[str] = []
+    for item in reversed(run.items):
+        found.append(item.id)
+        if item.message.type == "human":
+            break
+    return frozenset(found) - {""}
 
 
 @dataclass(slots=True)
