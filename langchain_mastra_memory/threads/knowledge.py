@@ -126,6 +126,7 @@ class Knowledge:
         items: Messages that are in no list yet, by the `id()` of the object.
         lists: Lists by namespace and channel.
         checkpoints: The last checkpoints by namespace and id.
+        lost: The last checkpoints before the thread was deleted: a run that is under way goes on from one of them.
         bodies: Bodies by space and number.
         spans: The lowest and the highest number known in each space.
         size: About the bytes in `bodies`.
@@ -136,6 +137,7 @@ class Knowledge:
     items: dict[int, Item] = field(default_factory=dict)
     lists: dict[tuple[str, str], KnownList] = field(default_factory=dict)
     checkpoints: OrderedDict[tuple[str, str], KnownCheckpoint] = field(default_factory=OrderedDict)
+    lost: OrderedDict[tuple[str, str], KnownCheckpoint] = field(default_factory=OrderedDict)
     bodies: dict[str, dict[int, Stored]] = field(default_factory=dict)
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     size: int = 0
@@ -151,16 +153,39 @@ class Knowledge:
         """Tell whether it holds for this state; if not, it is forgotten and begins anew for it."""
         if self.state == state:
             return True
+        if self.state is not None and (state is None or state[0] != self.state[0]):
+            for (ns, checkpoint_id), known in self.checkpoints.items():
+                self.add_lost(ns, checkpoint_id, known)
         self.forget()
         self.state = state
         return False
 
+    def add_lost(self, ns: str, checkpoint_id: str, known: KnownCheckpoint) -> None:
+        """Remember a checkpoint of a thread that was deleted; the oldest go."""
+        self.lost[ns, checkpoint_id] = known
+        while len(self.lost) > CHECKPOINTS:
+            self.lost.popitem(last=False)
+
+    def deleted_before(self, checkpoint_id: str, metadata: Mapping[str, Any]) -> frozenset[str | None]:
+        """Return the ids of messages that were deleted with the thread while a run went on, but for the run's own.
+
+        Args:
+            checkpoint_id: Where the next checkpoint of the run goes on from; it is stored no more.
+            metadata: The metadata of that next checkpoint: with `durability="exit"` its parent is of an earlier run.
+        """
+        lost = [(key[1], known) for key, known in self.lost.items() if not key[0]]
+        at = next((index for index, (found, _) in enumerate(lost) if found == checkpoint_id), None)
+        if at is None:
+            return frozenset()
+        step = metadata.get("step")
+        while at and lost[at][1].source != "input" and lost[at][1].step == (step or 0) - 1:
+            step, at = lost[at][1].step, at - 1
+        return frozenset(lost[at][1].ids or ())
+
     def have(self) -> dict[str, tuple[int, int]]:
         """Return the first and last number of the bodies in each space that has all in between."""
         return {
-            space: (low, high)
-            for space, (low, high) in self.spans.items()
-            if high - low + 1 == len(self.bodies[space])
+            space: (low, high) for space, (low, high) in self.spans.items() if high - low + 1 == len(self.bodies[space])
         }
 
     def last(self, space: str) -> int:
@@ -244,11 +269,13 @@ class Threads:
         while size > BYTES and len(self._threads) > 1:
             size -= self._threads.popitem(last=False)[1].size
 
-    def forget(self, thread_ids: Sequence[str]) -> None:
-        """Forget some threads."""
+    def deleted(self, thread_id: str) -> None:
+        """Forget a thread that is no more, but for what a run that is under way must know."""
         with self._lock:
-            for thread_id in thread_ids:
-                self._threads.pop(thread_id, None)
+            known = self._threads.get(thread_id)
+        if known is not None:
+            with known.lock:
+                known.is_at(None)
 
     def __len__(self) -> int:
         return len(self._threads)
@@ -273,9 +300,9 @@ class Memories:
                 self._by_serializer.move_to_end(id(serde))
             return found[1]
 
-    def forget(self, thread_ids: Sequence[str]) -> None:
-        """Forget some threads under every serializer."""
+    def deleted(self, thread_id: str) -> None:
+        """Forget a thread that is no more under every serializer."""
         with self._lock:
             every = [threads for _, threads in self._by_serializer.values()]
         for threads in every:
-            threads.forget(thread_ids)
+            threads.deleted(thread_id)

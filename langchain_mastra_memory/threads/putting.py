@@ -306,6 +306,9 @@ class Putting:
                     archive = ArchivePlan(removed=report.inputs, run="refused")
             elif not self._is_off(options):
                 new, removed = news(planner, parent, checkpoint, new_versions, entries, written)
+                if parent is None and parent_id is not None:  # the thread was deleted while its run went on
+                    deleted = known.deleted_before(parent_id, metadata)
+                    new = [(message, surely) for message, surely in new if message.id not in deleted]
                 archive = ArchivePlan(
                     messages=tuple(archived(m, count, surely=surely) for m, surely in new),
                     removed=removed,
@@ -429,31 +432,29 @@ def _remember(  # noqa: PLR0917 - one call
 ) -> None:
     """Remember a checkpoint that was written, unless the thread has moved on otherwise."""
     planner = step.planner
+    skeleton = step.operation.skeleton
+    entries = {name: settle_entry(entry, result.numbers, result.stored) for name, entry in skeleton.entries.items()}
+    written = KnownCheckpoint(
+        versions=dict(checkpoint["channel_versions"]),
+        entries=entries,
+        place=result.place,
+        step=metadata.get("step"),
+        source=metadata.get("source"),
+        ids=step.ids,
+        systems=step.systems,
+        is_delta=CHANNEL in checkpoint["channel_versions"] and CHANNEL not in entries,
+    )
     with known.lock:
         if known.state not in (step.state, result.state):
+            known.add_lost(ns, checkpoint["id"], written)
             return
         known.state = result.state
         learn_numbers(planner, result.numbers, result.gone)
-        skeleton = step.operation.skeleton
-        entries = {name: settle_entry(entry, result.numbers, result.stored) for name, entry in skeleton.entries.items()}
         for channel, planned in planner.lists.items():
             whole = known_list(planned, entries[channel].holes[0].parts)
             if whole is not None:
                 known.add_list(ns, channel, whole)
-        known.add_checkpoint(
-            ns,
-            checkpoint["id"],
-            KnownCheckpoint(
-                versions=dict(checkpoint["channel_versions"]),
-                entries=entries,
-                place=result.place,
-                step=metadata.get("step"),
-                source=metadata.get("source"),
-                ids=step.ids,
-                systems=step.systems,
-                is_delta=CHANNEL in checkpoint["channel_versions"] and CHANNEL not in entries,
-            ),
-        )
+        known.add_checkpoint(ns, checkpoint["id"], written)
 
 
 def _run_options(configurable: Mapping[str, Any]) -> RunOptions | None:

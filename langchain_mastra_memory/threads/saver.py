@@ -290,7 +290,7 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
     async def _delete_thread(self, io: IO, thread_id: str) -> None:
         checked = checked_id(thread_id)
         await io.run(DeleteThread(thread_id=checked))
-        self._memories.forget([checked])
+        self._memories.deleted(checked)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of some runs, by the `run_id` in their metadata, and their writes.
