@@ -21,7 +21,7 @@ from langchain_mastra_memory.observation.options import ObservationalMemory
 from langchain_mastra_memory.recall.methods import RecallMethods
 from langchain_mastra_memory.recall.options import SemanticRecall
 from langchain_mastra_memory.shown import shown
-from langchain_mastra_memory.store.base import ContextManaged, MemoryStore
+from langchain_mastra_memory.store.base import ContextManaged, MemoryStore, Unpicklable
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore, utc_now
 from langchain_mastra_memory.threads.methods import ThreadMethods
 from langchain_mastra_memory.threads.titles import ThreadTitles
@@ -51,6 +51,7 @@ class Memory(
     ObservationMethods,
     AgentMethods,
     ContextManaged,
+    Unpicklable,
 ):
     """Agent memory over one store: threads, message history, working memory, semantic recall, observations.
 

@@ -68,6 +68,22 @@ class MemoryStore(Protocol):
         ...
 
 
+class Unpicklable:
+    """Says why a live object cannot be pickled, and what to do; a shallow copy shares everything, and can be made."""
+
+    def __copy__(self) -> Self:
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __getstate__(self) -> object:
+        name = type(self).__name__
+        raise TypeError(
+            f"cannot pickle a {name} (nor deepcopy it): it has locks, threads and an open database. Make it in the "
+            f"process that uses it: send the database's URL there, and call {name}(...) where the work begins"
+        )
+
+
 class ContextManaged:
     """Gives a store or a memory `with` and `async with`: leaving closes it."""
 

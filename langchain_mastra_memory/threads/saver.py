@@ -20,7 +20,7 @@ from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.ids import checked_id
 from langchain_mastra_memory.io import IO, AsyncIO, SyncIO, drive
 from langchain_mastra_memory.shown import shown
-from langchain_mastra_memory.store.base import MemoryStore
+from langchain_mastra_memory.store.base import MemoryStore, Unpicklable
 from langchain_mastra_memory.store.operations.checkpoints import (
     CopyCheckpoints,
     DeleteRuns,
@@ -45,7 +45,7 @@ MANY: Final = 1_000
 """Messages above which an async read decodes them in a thread, off the event loop."""
 
 
-class ThreadSaver(BaseCheckpointSaver[Any]):
+class ThreadSaver(Unpicklable, BaseCheckpointSaver[Any]):
     """A checkpointer that stores each message once, archives conversations and knows whose they are.
 
     Sync and async methods are both native: one object serves `invoke` and `ainvoke`, in any thread and on any event

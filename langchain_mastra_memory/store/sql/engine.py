@@ -18,7 +18,7 @@ from weakref import WeakSet
 from langchain_mastra_memory.checks import check_function
 from langchain_mastra_memory.errors import ConfigurationError, StoreClosedError
 from langchain_mastra_memory.shown import shown
-from langchain_mastra_memory.store.base import ContextManaged, Group, Operation
+from langchain_mastra_memory.store.base import ContextManaged, Group, Operation, Unpicklable
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -58,7 +58,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SQLMemoryStore(ContextManaged):
+class SQLMemoryStore(ContextManaged, Unpicklable):
     """A `MemoryStore` on SQLite (default) or PostgreSQL, one schema for both.
 
     The database is opened, and brought up to date, at the first operation; never on an event loop.
