@@ -8,8 +8,8 @@ grows costs a few bytes per checkpoint, however long it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import ormsgpack
 
@@ -25,8 +25,7 @@ MESSAGE: Final = "message"
 """The form of an entry that is a single message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """Bodies `first` to `last` of a space."""
 
     space: str
@@ -41,8 +40,7 @@ class Fresh:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loose:
+class Loose(NamedTuple):
     """A message that is kept in place: a small one of a write, one without an id, or an order to remove another.
 
     Attributes:
@@ -60,8 +58,7 @@ Part: TypeAlias = Range | Fresh | Loose
 Parts: TypeAlias = tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(NamedTuple):
     """Where messages were taken out of a value.
 
     Attributes:
@@ -75,8 +72,7 @@ class Hole:
     parts: Parts
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """The value of a channel, or of a write.
 
     Attributes:
@@ -97,8 +93,7 @@ class Entry:
                     yield part
 
 
-@dataclass(frozen=True, slots=True)
-class Skeleton:
+class Skeleton(NamedTuple):
     """A checkpoint without what has columns of its own.
 
     Attributes:
@@ -257,7 +252,7 @@ def settle_entry(entry: Entry, numbers: Sequence[tuple[str, int]], stored: Seque
     if type(payload) is int and payload < 0:
         payload = stored[-1 - payload]
     if not entry.holes:
-        return entry if payload is entry.payload else replace(entry, payload=payload)
+        return entry if payload is entry.payload else entry._replace(payload=payload)
     holes = []
     for hole in entry.holes:
         parts: list[Part] = []
@@ -273,15 +268,8 @@ def settle_entry(entry: Entry, numbers: Sequence[tuple[str, int]], stored: Seque
 
 def settle_skeleton(skeleton: Skeleton, numbers: Sequence[tuple[str, int]], stored: Sequence[int]) -> Skeleton:
     """Return a plan's checkpoint with the numbers that the database gave."""
-    return Skeleton(
-        v=skeleton.v,
-        ts=skeleton.ts,
-        versions=skeleton.versions,
-        seen=skeleton.seen,
-        updated=skeleton.updated,
-        rest=skeleton.rest,
-        entries={name: settle_entry(entry, numbers, stored) for name, entry in skeleton.entries.items()},
-        metadata=skeleton.metadata,
+    return skeleton._replace(
+        entries={name: settle_entry(entry, numbers, stored) for name, entry in skeleton.entries.items()}
     )
 
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
@@ -55,8 +55,7 @@ def item_of(message: BaseMessage) -> Item:
     return Item(message, snapshot(message), {})
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCheckpoint:
+class KnownCheckpoint(NamedTuple):
     """What the next put needs to know of its parent.
 
     Attributes:

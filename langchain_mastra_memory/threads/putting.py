@@ -141,6 +141,7 @@ class Putting:
         self._writer = writer
         self._threads = threads
         self._memory = memory
+        self._count: CountTokens | None = None
         self._features = memory.options.features if memory is not None else frozenset()
 
     # A checkpoint
@@ -198,10 +199,12 @@ class Putting:
         raise StoreLockedError(f"thread {address.thread_id[:80]!r} was changed by others {ATTEMPTS} times in a row")
 
     async def _counter(self, io: IO) -> CountTokens:
-        from langchain_mastra_memory.tokens import default_counter, ready  # noqa: PLC0415 - loads an encoding
+        if self._count is None:
+            from langchain_mastra_memory.tokens import default_counter, ready  # noqa: PLC0415 - loads an encoding
 
-        counter = default_counter() if self._memory is None else self._memory.token_counter
-        return (await ready(counter, io)).count_message
+            counter = default_counter() if self._memory is None else self._memory.token_counter
+            self._count = (await ready(counter, io)).count_message
+        return self._count
 
     async def _parent(
         self, io: IO, known: Knowledge, address: Address, parent_id: str | None

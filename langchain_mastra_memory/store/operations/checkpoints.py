@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from langchain_mastra_memory.store.base import Group, Operation
 from langchain_mastra_memory.threads.entries import Skeleton, Write
@@ -21,8 +21,7 @@ RunState = Literal["final", "open", "complete", "refused"]
 """What is known of a run when its rows are archived; see `threads.runs`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a checkpoint belongs.
 
     Attributes:
@@ -44,8 +43,7 @@ class NewThread:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class NewBody:
+class NewBody(NamedTuple):
     """A message body that the plan brings.
 
     Attributes:
@@ -65,8 +63,7 @@ class NewBody:
     expected: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Archived:
+class Archived(NamedTuple):
     """A message on its way from a checkpoint to the archive.
 
     Attributes:
@@ -111,8 +108,7 @@ class ArchivePlan:
     own: Mapping[str, bytes] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a root checkpoint stands in the archive: line, last seq in view, and that when its run began."""
 
     branch: int
@@ -134,8 +130,7 @@ class Need:
     ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """A checkpoint was written.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -355,9 +355,12 @@ def _look_up(tx: Tx, op: PutCheckpoint | PutWrites, plan: ArchivePlan | None, *,
 
 
 @tries_alone(PutCheckpoint)
-def put_at_server(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need | None:
-    """Write a checkpoint in one statement, or in a transaction that begins with the look-up."""
-    at_once = put_alone(tx, op) or append(tx, op, begin=True)
+def put_outside(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need | None:
+    """Write a checkpoint in one statement; on a server also in a transaction that begins with the look-up."""
+    at_once = put_alone(tx, op)
+    if tx.dialect == "sqlite" or at_once is not None:
+        return at_once
+    at_once = append(tx, op, begin=True)
     return _put(tx, op, begin=True) if at_once is None else at_once
 
 
@@ -391,7 +394,7 @@ def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Nee
         place = Place(outcome.branch, outcome.head, min(base, outcome.head))
     dead = outcome.dead if outcome is not None else frozenset()
     gone = frozenset(index for index, body in enumerate(op.bodies) if body.id in dead) if dead else frozenset()
-    new = [replace(b, form=GONE, body=b"", unique=False) if i in gone else b for i, b in enumerate(op.bodies)]
+    new = [b._replace(form=GONE, body=b"", unique=False) if i in gone else b for i, b in enumerate(op.bodies)]
     numbers, added = _number_bodies(tx, thread.key, new, found.last)
     stored = _number_values(tx, thread.key, op.values)
     last: list[tuple[sa.ClauseElement, dict[str, Any]]] = [] if outcome is None else outcome.statements()

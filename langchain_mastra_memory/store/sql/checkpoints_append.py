@@ -204,7 +204,7 @@ def append(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | None:
     return Put(op.known, tuple(numbers), (), place)
 
 
-def _run(tx: Tx, size: tuple[int, int], params: Mapping[str, Any], *, begin: bool) -> Sequence[Any] | None:
+def _run(tx: Tx, size: tuple[int, int], params: dict[str, Any], *, begin: bool) -> Sequence[Any] | None:
     """Write the step and return the thread's row; None if nothing was written."""
     if tx.dialect == "postgresql":
         (rows,) = tx.all_of([(_statement(*size), params)], begin=begin)
@@ -212,7 +212,8 @@ def _run(tx: Tx, size: tuple[int, int], params: Mapping[str, Any], *, begin: boo
     moves_on, *inserts = _statements(*size)
     row = tx.first(moves_on, params)
     if row is not None:
-        tx.run_all([(statement, {**params, "thread": row[0]}) for statement in inserts])
+        params["thread"] = row[0]
+        tx.run_all([(statement, params) for statement in inserts])
     return row
 
 

@@ -409,7 +409,7 @@ def _append(work: _Work, new: Sequence[Archived]) -> None:
             instead = plan.replaced[message.id]
             if instead is None:
                 continue
-            message = replace(instead, id=message.id)  # noqa: PLW2901
+            message = instead._replace(id=message.id)  # noqa: PLW2901
         rows.append(
             {
                 "thread": work.thread.key,

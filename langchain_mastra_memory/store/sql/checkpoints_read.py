@@ -324,7 +324,7 @@ def _only(checkpoint: StoredCheckpoint, channels: Sequence[str]) -> StoredCheckp
         TaskWrites(t.task_id, t.task_path, tuple(w for w in t.writes if w.channel in channels))
         for t in checkpoint.tasks
     )
-    return replace(checkpoint, skeleton=replace(checkpoint.skeleton, entries=entries), tasks=tasks)
+    return replace(checkpoint, skeleton=checkpoint.skeleton._replace(entries=entries), tasks=tasks)
 
 
 def _filter_clause(index: int, value: str | float | bool | None, dialect: str) -> sa.ColumnElement[bool]:

@@ -117,10 +117,10 @@ class _Gone:
     def emptied(self, entry: Entry) -> Entry:
         """Return a value without the ones that were kept in place; those in ranges are empty by themselves."""
         holes = tuple(
-            replace(hole, parts=tuple(_NOTHING if isinstance(p, Loose) and self.takes(p) else p for p in hole.parts))
+            hole._replace(parts=tuple(_NOTHING if isinstance(p, Loose) and self.takes(p) else p for p in hole.parts))
             for hole in entry.holes
         )
-        return entry if holes == entry.holes else replace(entry, holes=holes)
+        return entry if holes == entry.holes else entry._replace(holes=holes)
 
 
 _NOTHING: Final = Loose(GONE, b"")
@@ -158,7 +158,7 @@ def _scrub_loose(tx: Tx, thread_key: int, places: set[Place], gone: _Gone) -> No
                 numbers.append(start.payload)
         if entries != skeleton.entries:
             params = {"thread_key": thread_key, "at_ns": ns, "at_id": checkpoint_id}
-            tx.run(_SET_CHECKPOINT, {**params, "new_body": dump_skeleton(replace(skeleton, entries=entries))})
+            tx.run(_SET_CHECKPOINT, {**params, "new_body": dump_skeleton(skeleton._replace(entries=entries))})
     for ns, checkpoint_id, task_id, body in tx.all(_WRITES, {"thread_key": thread_key}):
         here = (ns, checkpoint_id) in places
         stored = load_writes(body)

@@ -15,24 +15,25 @@ class Door:
     """
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._left = threading.Condition(self._lock)
         self._inside = 0
         self.closed = False
 
     def __enter__(self) -> None:
-        with self._condition:
+        with self._lock:
             if self.closed:
                 raise StoreClosedError
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
-        with self._condition:
+        with self._lock:
             self._inside -= 1
-            if not self._inside:
-                self._condition.notify_all()
+            if self.closed and not self._inside:
+                self._left.notify_all()
 
     def close(self) -> None:
         """Let nobody in any more, and return when the last one has left."""
-        with self._condition:
+        with self._lock:
             self.closed = True
-            self._condition.wait_for(lambda: not self._inside)
+            self._left.wait_for(lambda: not self._inside)

@@ -18,14 +18,15 @@ HANDLERS: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
 
 
 ALONE: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
-"""For some operations, a body that is tried first on a server; None means that it did nothing."""
+"""For some operations, a body that is tried first; None means that it did nothing."""
 
 
 def tries_alone(operation: type[Op]) -> Callable[[Callable[[Tx, Op], T | None]], Callable[[Tx, Op], T | None]]:
-    """Register a body for where each statement is a trip to a server: it saves those that begin and end a transaction.
+    """Register a body that is tried first, outside of a transaction: it saves the statements that begin and end one.
 
-    It runs outside of one. It may do its work in one statement, which may be sent twice; or begin a transaction itself,
-    `Tx.all_of(..., begin=True)`, and do everything; or do nothing and return None.
+    It may do its work in one statement, which may be sent twice to a server; or do nothing and return None. On
+    PostgreSQL, where each statement is a trip, it may also begin a transaction itself, `Tx.all_of(..., begin=True)`,
+    and do everything.
     """
 
     def register(function: Callable[[Tx, Op], T | None]) -> Callable[[Tx, Op], T | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -22,7 +23,7 @@ from langchain_mastra_memory.store.base import Operation
 from langchain_mastra_memory.store.sql.door import Door
 from langchain_mastra_memory.store.sql.failures import map_sqlite
 from langchain_mastra_memory.store.sql.migrate import check_version, migrate, migrations
-from langchain_mastra_memory.store.sql.registry import handler_of
+from langchain_mastra_memory.store.sql.registry import ALONE, handler_of
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
 from langchain_mastra_memory.store.sql.writer import WriteQueue
 
@@ -50,6 +51,9 @@ class SQLiteBackend:
         if self._in_memory:
             settings = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
         self._engine = sa.create_engine(url, connect_args=arguments, **settings)
+        # Kept at hand, but never so many that others wait at the pool for one that nobody uses.
+        self._spare: list[PoolProxiedConnection] = []
+        self._spares = min(READERS, (int(settings["pool_size"]) + int(settings.get("max_overflow", 10))) // 2)
         if not self._in_memory:
             self._check_file(url)
         sa.event.listen(self._engine, "connect", self._prepare_connection)
@@ -139,8 +143,10 @@ class SQLiteBackend:
     def _tx(self, cursor: sqlite3.Cursor) -> Tx:
         return Tx(cursor, self._statements, "sqlite", self._clock())
 
-    def _work(self, operation: Operation[T]) -> Callable[[sqlite3.Cursor], T]:
-        handler = handler_of(operation)
+    def _work(
+        self, operation: Operation[T], handler: Callable[[Tx, Operation[T]], Any] | None = None
+    ) -> Callable[[sqlite3.Cursor], T]:
+        handler = handler or handler_of(operation)
 
         def work(cursor: sqlite3.Cursor) -> T:
             # A cursor of its own: the caller's holds the transaction, and a result left open would hold the commit.
@@ -166,21 +172,37 @@ class SQLiteBackend:
 
         return guarded
 
-    def _read(self, work: Callable[[sqlite3.Cursor], T]) -> T:
-        try:
-            connection = self._engine.raw_connection()
-        except PoolTimeoutError as error:
-            raise StoreLockedError(f"{StoreLockedError.__doc__} [{self.where}: no free connection]") from error
+    def _read(self, work: Callable[[sqlite3.Cursor], T], *, alone: bool = False) -> T:
+        """Run a read that sees one moment of the database; `alone` it is one statement, which does so by itself."""
+        connection = self._checkout()
         try:
             driver = _driver(connection)
             cursor = driver.cursor()
-            cursor.execute("BEGIN")
-            try:
-                return work(cursor)
-            finally:
-                driver.rollback()
-        finally:
+            if alone:
+                result = work(cursor)
+            else:
+                cursor.execute("BEGIN")
+                try:
+                    result = work(cursor)
+                finally:
+                    driver.rollback()
+        except BaseException:
             connection.close()
+            raise
+        if len(self._spare) < self._spares:
+            self._spare.append(connection)
+        else:
+            connection.close()
+        return result
+
+    def _checkout(self) -> PoolProxiedConnection:
+        """Return a connection to read with: one that was just used, or one from the pool, which costs more."""
+        with suppress(IndexError):
+            return self._spare.pop()
+        try:
+            return self._engine.raw_connection()
+        except PoolTimeoutError as error:
+            raise StoreLockedError(f"{StoreLockedError.__doc__} [{self.where}: no free connection]") from error
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in the calling thread."""
@@ -188,11 +210,16 @@ class SQLiteBackend:
             return self._run(operation)
 
     def _run(self, operation: Operation[T]) -> T:
-        work = self._work(operation)
+        tried = ALONE.get(type(operation))
+        queued = operation.writes or self._in_memory
         try:
-            if operation.writes or self._in_memory:
-                return self._queue.run(work)
-            return self._read(work)
+            if tried is not None:
+                alone = self._work(operation, tried)
+                result = self._queue.run_alone(alone) if queued else self._read(alone, alone=True)
+                if result is not None:
+                    return result
+            work = self._work(operation)
+            return self._queue.run(work) if queued else self._read(work)
         except sqlite3.Error as error:
             raise map_sqlite(error, self.where) from error
 
@@ -223,6 +250,8 @@ class SQLiteBackend:
         self._writer.shutdown(wait=True)
         self._readers.shutdown(wait=True)
         self._queue.close()
+        for connection in self._spare:
+            connection.close()
         self._engine.dispose()
 
 

@@ -53,13 +53,13 @@ class WriteQueue:
 
     def run(self, work: Callable[[sqlite3.Cursor], T]) -> T:
         """Run a job and wait for its commit."""
-        if not self._jobs and self._seat.acquire(blocking=False):
-            try:
-                self._seated = threading.get_ident()
-                return self._lonely(work)
-            finally:
-                self._seated = None
-                self._seat.release()
+        if self._is_free():
+            with self._lonely():
+                cursor = self._cursor()
+                cursor.execute("BEGIN IMMEDIATE")
+                result = work(cursor)
+                cursor.execute("COMMIT")
+                return result
         job = self.submit(work)
         try:
             self.settle(job)
@@ -67,6 +67,30 @@ class WriteQueue:
             job.abandoned = True  # interrupted: nobody is to do it behind the caller's back, if it is not done yet
             raise
         return job.future.result()
+
+    def run_alone(self, work: Callable[[sqlite3.Cursor], T | None]) -> T | None:
+        """Run a job of one statement, which is a transaction by itself; None if it did nothing, or others wait."""
+        if not self._is_free():
+            return None
+        with self._lonely():
+            return work(self._cursor())
+
+    def _is_free(self) -> bool:
+        """Take the seat if nobody has it or waits for it: what is done then is no affair of another thread."""
+        return not self._jobs and self._seat.acquire(blocking=False)
+
+    @contextmanager
+    def _lonely(self) -> Iterator[None]:
+        """Leave the seat afterwards, and nothing half done."""
+        try:
+            self._seated = threading.get_ident()
+            yield
+        except BaseException:
+            self._rollback()
+            raise
+        finally:
+            self._seated = None
+            self._seat.release()
 
     def submit(self, work: Callable[[sqlite3.Cursor], T]) -> Job[T]:
         """Queue a job without waiting; somebody must `settle` it. Never blocks."""
@@ -128,18 +152,6 @@ class WriteQueue:
             self._connection = self._connect()
         return self._connection.cursor()
 
-    def _lonely(self, work: Callable[[sqlite3.Cursor], T]) -> T:
-        """Run a job that nobody else's waits beside: nothing is to be told to another thread."""
-        cursor = self._cursor()
-        cursor.execute("BEGIN IMMEDIATE")
-        try:
-            result = work(cursor)
-            cursor.execute("COMMIT")
-        except BaseException:
-            self._rollback(cursor)
-            raise
-        return result
-
     def _alone(self, job: Job[Any]) -> None:
         outcomes: list[Outcome] = []
         try:
@@ -186,14 +198,14 @@ class WriteQueue:
             if committing and not cursor.connection.in_transaction and not isinstance(error, sqlite3.Error):
                 _report(outcomes)
             else:
-                self._rollback(cursor)
+                self._rollback()
             raise
         _report(outcomes)
 
-    def _rollback(self, cursor: sqlite3.Cursor) -> None:
+    def _rollback(self) -> None:
         try:
-            if cursor.connection.in_transaction:
-                cursor.execute("ROLLBACK")
+            if self._connection is not None and self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
         except sqlite3.Error:  # a connection that cannot even roll back is of no use to the next job
             self._disconnect()
 

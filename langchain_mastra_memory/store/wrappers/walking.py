@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage
@@ -45,6 +45,9 @@ class Walk:
             return self.message(value)
         if isinstance(value, bytes):
             return self.raw(value)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            kind: Any = type(value)  # a NamedTuple
+            return self._fields(value, kind._fields, kind._replace)
         if isinstance(value, (list, tuple)):
             return type(value)(
                 self._codec(inner)
@@ -55,21 +58,22 @@ class Walk:
         if isinstance(value, Mapping):
             return {key: self.walk(inner) for key, inner in value.items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return self._fields(value)
+            names = [field.name for field in dataclasses.fields(value)]
+            return self._fields(value, names, dataclasses.replace)
         return value
 
-    def _fields(self, value: Any) -> Any:
+    def _fields(self, value: Any, names: Iterable[str], replace: Callable[..., Any]) -> Any:
         kind = type(value).__name__
         if kind == "NewMessage" and value.kind == "signal":  # the store reads what a signal is about
-            return dataclasses.replace(value, message=self.message(value.message))
+            return replace(value, message=self.message(value.message))
         changed = {}
-        for field in dataclasses.fields(value):
-            before = getattr(value, field.name)
-            coded = field.name == "body" and getattr(value, "form", None) == CODEC
-            after = self._codec(before) if coded else self._field(kind, field.name, before)
+        for name in names:
+            before = getattr(value, name)
+            coded = name == "body" and getattr(value, "form", None) == CODEC
+            after = self._codec(before) if coded else self._field(kind, name, before)
             if after is not before:
-                changed[field.name] = after
-        return dataclasses.replace(value, **changed) if changed else value
+                changed[name] = after
+        return replace(value, **changed) if changed else value
 
     def _field(self, kind: str, name: str, value: Any) -> Any:
         if (kind, name) in CODEC_BODIES:

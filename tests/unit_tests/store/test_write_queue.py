@@ -208,3 +208,29 @@ def test_closing_commits_what_waits(database: Database) -> None:
     database.queue.close()
     assert [job.future.result(0) for job in jobs] == [0, 1, 2]
     assert database.rows() == [0, 1, 2]
+
+
+def test_a_single_statement_is_written_by_itself(database: Database) -> None:
+    before = database.opened[0].count
+    assert database.queue.run_alone(database.insert(1)) == 1
+    assert database.rows() == [1]
+    assert database.opened[0].count == before
+
+
+def test_a_single_statement_gives_way_to_what_waits(database: Database) -> None:
+    job = database.queue.submit(database.insert(1))
+    assert database.queue.run_alone(database.insert(2)) is None
+    database.queue.settle(job)
+    assert database.rows() == [1]
+
+
+def test_what_a_failing_single_job_began_is_undone(database: Database) -> None:
+    def work(cursor: sqlite3.Cursor) -> None:
+        cursor.execute("BEGIN IMMEDIATE")
+        cursor.execute("INSERT INTO t VALUES (7)")
+        raise KeyError("late")
+
+    with pytest.raises(KeyError):
+        database.queue.run_alone(work)
+    database.queue.run(database.insert(8))
+    assert database.rows() == [8]
