@@ -19,13 +19,15 @@ CHANNEL: Final = "messages"
 CountTokens = Callable[[BaseMessage], int]
 
 
-def archived(message: BaseMessage, count_tokens: CountTokens, *, surely: bool = True) -> Archived:
-    """Return a message on its way to the archive."""
+def archived(
+    message: BaseMessage, count_tokens: CountTokens, *, surely: bool = True, body: bytes | None = None
+) -> Archived:
+    """Return a message on its way to the archive, with its bytes in the codec if they are at hand."""
     return Archived(
         id=message.id or "",
         role=message.type,
         kind=kind_of(message),
-        body=dump_message(message),
+        body=dump_message(message) if body is None else body,
         tokens=count_tokens(message),
         metadata=metadata_of_run(message),
         surely=surely,

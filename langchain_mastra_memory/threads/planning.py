@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_mastra_memory.store.operations.checkpoints import NewBody
-from langchain_mastra_memory.threads.bodies import BodyWriter, is_order, space_of, take_apart
+from langchain_mastra_memory.threads.bodies import CODEC, BodyWriter, is_order, space_of, take_apart
 from langchain_mastra_memory.threads.entries import GONE, Entry, Fresh, Hole, Loose, Part, Parts, Range, join_ranges
 from langchain_mastra_memory.threads.knowledge import Item, Knowledge, KnownList, Stored, item_of
 from langchain_mastra_memory.threads.snapshots import Snapshot
@@ -203,6 +203,11 @@ class Planner:
         self.fresh.append(item)
         self._mine[id(item.message)] = len(self.bodies) - 1
         return len(self.bodies) - 1
+
+    def encoded(self, message: BaseMessage) -> bytes | None:
+        """Return the bytes of a message in the codec, if the plan brings them."""
+        place = self._mine.get(id(message))
+        return self.bodies[place].body if place is not None and self.bodies[place].form == CODEC else None
 
 
 def _stretch(tokens: Sequence[Token], index: int, space: str, n: int) -> int:

@@ -313,7 +313,7 @@ class Putting:
                     deleted = known.deleted_before(parent_id, metadata)
                     new = [(message, surely) for message, surely in new if message.id not in deleted]
                 archive = ArchivePlan(
-                    messages=tuple(archived(m, count, surely=surely) for m, surely in new),
+                    messages=tuple([archived(m, count, surely=s, body=planner.encoded(m)) for m, s in new]),
                     removed=removed,
                     run=report.status,
                     accepted=report.ids,

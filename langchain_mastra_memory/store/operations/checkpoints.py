@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from langchain_mastra_memory.store.base import Group, Operation
 from langchain_mastra_memory.threads.entries import Skeleton, Write
@@ -33,6 +34,9 @@ class Address(NamedTuple):
     thread_id: str
     ns: str = ""
     resource_id: str | None = None
+
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Archived(NamedTuple):
     kind: str | None
     body: bytes
     tokens: int
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = NOTHING
     surely: bool = True
 
 
