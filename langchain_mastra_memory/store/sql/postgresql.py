@@ -57,13 +57,15 @@ class PostgreSQLBackend:
     ) -> None:
         self.where = url.render_as_string(hide_password=True)
         self._clock = clock
-        arguments = {"connect_timeout": CONNECT_SECONDS, **options.pop("connect_args", {})}
+        # Nearly all statements are the same few: their second run on a connection prepares them.
+        arguments = {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": 1, **options.pop("connect_args", {})}
         if not prepared_statements:
             arguments["prepare_threshold"] = None
         self._lock_timeout = sa.text(f"SET LOCAL lock_timeout = {int(busy_timeout * 1000)}")
         # Behind a pooler a setting of the session would be somebody else's: there it is set in each transaction.
         self._set_each_time = not prepared_statements
-        settings: dict[str, Any] = {"pool_size": 10, "max_overflow": 0, **options}
+        # The connection that was used last is the one whose statements are prepared.
+        settings: dict[str, Any] = {"pool_size": 10, "max_overflow": 0, "pool_use_lifo": True, **options}
         self._engine = sa.create_engine(url, connect_args=arguments, **settings)
         self._generation = 0
         sa.event.listen(self._engine, "connect", self._note_generation)
