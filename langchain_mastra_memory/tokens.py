@@ -21,7 +21,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -188,6 +188,12 @@ def default_counter() -> TokenCounter:
     return TokenCounter()
 
 
+@cache
+def estimator() -> TokenCounter:
+    """Return the process's own counter that estimates: nothing is loaded for it."""
+    return TokenCounter(count=estimate_tokens, name="estimate")
+
+
 async def ready(counter: TokenCounter, io: IO) -> TokenCounter:
     """Return the counter, loaded: its files are read in a thread when the caller is on an event loop."""
     if not counter.loaded:
@@ -218,7 +224,7 @@ def estimate_tokens(text: str) -> int:
     """
     total = 0.0
     for piece in _PIECES.findall(text):
-        total += _piece_tokens(piece)
+        total += _short_tokens(piece) if len(piece) <= _SHORT else _piece_tokens(piece)
     return math.ceil(total)
 
 
@@ -237,6 +243,11 @@ def _piece_tokens(piece: str) -> float:
     cjk, pictures, latin = (len(found.findall(piece)) for found in (_CJK, _PICTURES, _LATIN))
     rest = len(piece) - cjk - pictures - latin
     return 0.75 * cjk + 1.5 * pictures + math.ceil(latin / 5) + (math.ceil(rest / 5) if rest else 0)
+
+
+_SHORT: Final = 24
+_short_tokens = lru_cache(maxsize=8192)(_piece_tokens)
+"""Most pieces are words that come again and again."""
 
 
 def _safely(count: CountText, text: str) -> int:

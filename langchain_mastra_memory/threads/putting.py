@@ -200,9 +200,9 @@ class Putting:
 
     async def _counter(self, io: IO) -> CountTokens:
         if self._count is None:
-            from langchain_mastra_memory.tokens import default_counter, ready  # noqa: PLC0415 - loads an encoding
+            from langchain_mastra_memory.tokens import estimator, ready  # noqa: PLC0415 - numbers of models
 
-            counter = default_counter() if self._memory is None else self._memory.token_counter
+            counter = estimator() if self._memory is None else self._memory.token_counter
             self._count = (await ready(counter, io)).count_message
         return self._count
 

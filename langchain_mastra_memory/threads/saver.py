@@ -57,7 +57,8 @@ class ThreadSaver(Unpicklable, BaseCheckpointSaver[Any]):
     one gets the same `ThreadNotFoundError` as for a thread that does not exist. Without it no owner is checked.
 
     Args:
-        source: A `Memory`, whose features then follow what is archived, or a bare `MemoryStore`.
+        source: A `Memory`, whose features then follow what is archived, or a bare `MemoryStore`: then the tokens of
+            messages are estimated, since no tokenizer is named.
         serde: Writes values; `EncryptedSerializer` encrypts everything but ids, names of channels and metadata of
             checkpoints, and the archive. LangGraph's `JsonPlusSerializer` by default.
 

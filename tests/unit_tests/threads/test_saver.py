@@ -22,6 +22,7 @@ from langchain_mastra_memory.memory import Memory
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
 from langchain_mastra_memory.threads.saver import ThreadSaver
 from langchain_mastra_memory.threads.versions import next_version
+from langchain_mastra_memory.tokens import TokenCounter, estimator
 from tests.unit_tests.threads.graphs import Bot, answer
 
 
@@ -317,10 +318,17 @@ def test_what_is_remembered_is_bounded(store):
     assert len(threads) <= 64
 
 
-def test_a_saver_without_a_memory_archives_messages_with_their_tokens(store):
+def test_a_saver_without_a_memory_archives_messages_with_an_estimate_of_their_tokens(store):
     put(ThreadSaver(store), {"messages": [HumanMessage("How far is the moon?", id="h")]})
     (found,) = Memory(store).recall(thread_id="t")
-    assert found.tokens == Memory(store).token_counter.count_message(found.message) > 5
+    assert found.tokens == estimator().count_message(found.message) > 5
+
+
+def test_a_saver_of_a_memory_archives_messages_with_the_tokens_that_it_counts(memory_factory):
+    memory = memory_factory("memory://", token_counter=TokenCounter(count=len, name="letters"))
+    put(memory.checkpointer, {"messages": [HumanMessage("How far is the moon?", id="h")]})
+    (found,) = memory.recall(thread_id="t")
+    assert found.tokens == memory.token_counter.count_message(found.message) > 20
 
 
 def test_the_same_checkpoint_written_twice_is_archived_once(memory_factory):
