@@ -66,6 +66,7 @@ class Background:
         self._work: set[_Work] = set()
         self._tasks: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly
         self._failures: list[BackgroundFailure] = []
+        self._failing: set[tuple[str, str]] = set()
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
         _ALL.add(self)
@@ -117,6 +118,7 @@ class Background:
             async def as_task() -> None:
                 try:
                     await body(self._owner.io(is_async=True))
+                    self.succeeded(phase)
                 except Exception as error:  # noqa: BLE001 - reported
                     fail(error)
                 except asyncio.CancelledError:
@@ -135,6 +137,7 @@ class Background:
         def as_job() -> None:
             try:
                 drive(body(self._owner.io(is_async=False)))
+                self.succeeded(phase)
             except Exception as error:  # noqa: BLE001 - reported
                 fail(error)
             finally:
@@ -149,9 +152,19 @@ class Background:
     def report(
         self, phase: str, error: BaseException, *, thread_id: str | None = None, resource_id: str | None = None
     ) -> None:
-        """Log a failure once and keep it for `settled()`."""
+        """Keep a failure for `settled()`, and log it; at DEBUG if the phase has failed so since it last succeeded.
+
+        A model that is down fails in every turn of every thread: that is one thing to tell.
+        """
+        kind = (phase, type(error).__name__)
+        with self._lock:
+            is_new = kind not in self._failing
+            self._failing.add(kind)
         # A provider's text may hold a key: it is in what `settled()` returns, and in logs at DEBUG only.
-        logger.warning("memory: %s failed for thread %r: %s", phase, thread_id, type(error).__name__)
+        level = logging.WARNING if is_new else logging.DEBUG
+        logger.log(
+            level, "memory: %s failed for thread %r: %s (not said again before it succeeds)", phase, thread_id, kind[1]
+        )
         logger.debug("memory: %s failed for thread %r", phase, thread_id, exc_info=error)
         failure = BackgroundFailure(
             phase=phase, error=error, thread_id=thread_id, resource_id=resource_id, at=self._owner.clock()
@@ -159,6 +172,12 @@ class Background:
         with self._lock:
             self._failures.append(failure)
             del self._failures[:-KEPT]
+
+    def succeeded(self, phase: str) -> None:
+        """Have the next failure of a phase logged again; what `start` runs says it by itself."""
+        if self._failing:
+            with self._lock:
+                self._failing = {kind for kind in self._failing if kind[0] != phase}
 
     def _pending(self) -> list[_Work]:
         with self._lock:

@@ -230,10 +230,17 @@ async def _messages(
         outcome, view = await cycles.observe(
             engine, io, cause, view, ranges, in_loop=step.observe == "loop", unsaved=seen.unsaved
         )
-        if outcome.error is not None:
-            engine.memory.background.report("observe", outcome.error, **cause.ids)
+        _report(engine, cause, "observe", outcome.error)
         break
     return view, seen
+
+
+def _report(engine: Engine, cause: Cause, phase: str, error: Exception | None) -> None:
+    background = engine.memory.background
+    if error is None:
+        background.succeeded(phase)
+    else:
+        background.report(phase, error, **cause.ids)
 
 
 async def activate(engine: Engine, io: IO, cause: Cause, view: LogView, *, count: int, trigger: str) -> LogView:
@@ -288,8 +295,7 @@ async def _reflection(engine: Engine, io: IO, cause: Cause, view: LogView, run: 
         return view
     if step == "block":
         outcome, view = await cycles.reflect(engine, io, cause, view)
-        if outcome.error is not None:
-            engine.memory.background.report("reflect", outcome.error, **cause.ids)
+        _report(engine, cause, "reflect", outcome.error)
         return view
     _start(engine, io, replace(cause, trigger="async-buffer"), "reflection")
     return view

@@ -145,6 +145,8 @@ class RecallEngine:
         if by_meaning and not (self.outside is not None and self.outside.embeds):
             try:
                 vector = await self.embedder.query(io, search.text, deadline.left)
+                if self.outside is None:
+                    self.memory.background.succeeded("recall")
             except MastraMemoryError:
                 raise
             except Exception as error:  # noqa: BLE001 - any model, any error
@@ -299,6 +301,7 @@ class RecallEngine:
             except Exception as error:  # noqa: BLE001 - any index, any error
                 self._degraded(search, error)
                 return {}, True
+            self.memory.background.succeeded("recall")
             points: dict[int, float] = {}
             for name, similarity in found:
                 point = point_of(name)

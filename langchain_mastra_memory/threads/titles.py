@@ -142,6 +142,7 @@ class TitleProvider(FeatureProvider):
             except Exception as error:  # noqa: BLE001  # reported; the answer is not held back for it
                 self._memory.background.report("title", error, thread_id=run.thread_id, resource_id=run.resource_id)
                 return
+            self._memory.background.succeeded("title")
             if title:
                 run.writer({"type": "memory.thread_title", "thread_id": run.thread_id, "title": title})
             return

@@ -49,6 +49,42 @@ def test_a_failure_is_logged_once_kept_and_given_back_once(
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
 
 
+def test_a_failure_that_goes_on_is_logged_once_until_the_phase_succeeds(
+    background: Background, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warnings() -> list[str]:
+        background.settled(timeout=30)
+        found = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        caplog.clear()
+        return found
+
+    caplog.set_level(logging.DEBUG)
+    for number in range(5):
+        background.start("title", fails, is_async=False, thread_id=f"t{number}")
+    assert len(warnings()) == 1
+    background.start("embed", does_nothing, is_async=False)
+    background.start("title", fails, is_async=False)
+    assert warnings() == []
+    background.report("title", ValueError("another"))
+    assert len(warnings()) == 1
+    background.start("title", does_nothing, is_async=False)
+    assert warnings() == []
+    background.start("title", fails, is_async=False)
+    assert len(warnings()) == 1
+
+
+async def test_a_failure_of_tasks_that_goes_on_is_logged_once_and_kept_each_time(
+    background: Background, caplog: pytest.LogCaptureFixture
+) -> None:
+    for body in (fails, fails, does_nothing, fails):
+        background.start("title", body, is_async=True)
+        await background.asettled(timeout=30)
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 2
+    for _ in range(3):
+        background.start("title", fails, is_async=True)
+    assert len(await background.asettled(timeout=30)) == 3
+
+
 def test_settling_waits_no_longer_than_it_is_told(background: Background) -> None:
     leave = threading.Event()
 

@@ -202,6 +202,34 @@ def test_a_model_that_is_down_does_not_break_the_turn(make: Make) -> None:
     assert {failure.phase for failure in memory.settled()} == {"recall", "embed"}
 
 
+def test_a_model_that_stays_down_is_logged_once_until_it_is_back(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    embeddings = WordEmbeddings()
+
+    def down(_: list[str]) -> None:
+        raise ConnectionError("down")
+
+    def logged() -> list[str]:
+        memory.settled()
+        found = [
+            r.getMessage() for r in caplog.records if "recall failed" in r.getMessage() and r.levelname == "WARNING"
+        ]
+        caplog.clear()
+        return found
+
+    memory = make(embeddings=embeddings)
+    memory.save_messages([("user", "zebra once")], thread_id="t0", resource_id="r1")
+    memory.settled()
+    embeddings.fail = down
+    for _ in range(3):
+        memory.recall(resource_id="r1", query="zebra?")
+    assert len(logged()) == 1
+    embeddings.fail = len
+    memory.recall(resource_id="r1", query="zebra?")
+    embeddings.fail = down
+    memory.recall(resource_id="r1", query="horse?")
+    assert len(logged()) == 1
+
+
 def test_recalled_text_keeps_to_its_budget(make: Make) -> None:
     memory = make(max_tokens=200, top_k=10, message_range=2)
     talk = [("user", f"zebra {n} " + "and more words " * 30) for n in range(40)]

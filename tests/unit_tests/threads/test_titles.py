@@ -165,6 +165,25 @@ def test_a_failing_model_leaves_the_thread_untitled_and_is_reported_once() -> No
         assert not thread.title
 
 
+@pytest.mark.parametrize("emit_event", [False, True])
+def test_a_model_that_fails_in_every_turn_is_logged_once_until_it_works_again(
+    caplog: pytest.LogCaptureFixture, emit_event: bool
+) -> None:
+    down, works = RuntimeError("down"), "A title"
+    with memory_with(ScriptedChatModel([down, down, down, works, down]), emit_event=emit_event) as memory:
+        agent = create_agent(ScriptedChatModel(["A"], repeat_last=True), middleware=[memory.middleware()])
+
+        def turn(thread_id: str) -> int:
+            where: Any = {"configurable": {"thread_id": thread_id, "resource_id": "r1"}}
+            list(agent.stream(ask("U"), where, stream_mode="custom"))
+            return len(memory.settled())
+
+        assert [turn("t1"), turn("t1"), turn("t2")] == [1, 1, 1]
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert [turn("t1"), turn("t2")] == [0, 1]
+        assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+
+
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("with_owner", [True, False])
 async def test_threads_of_a_checkpointer_are_named_whenever_their_checkpoint_is_written(
