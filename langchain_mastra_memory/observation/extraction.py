@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langchain_core.messages import BaseMessage
@@ -19,12 +20,18 @@ from langchain_mastra_memory.observation.extractors import ExtractionContext, Ex
 from langchain_mastra_memory.observation.hooks import call
 from langchain_mastra_memory.observation.log import JsonValue
 from langchain_mastra_memory.observation.prompts import SEPARATOR, text_of
+from langchain_mastra_memory.store.operations.pages import GetPage, PageOwner, StoredPage
+from langchain_mastra_memory.working_memory.options import WorkingMemory
+from langchain_mastra_memory.working_memory.rules import value_of
+from langchain_mastra_memory.working_memory.service import Update, page_owner, write_page
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.base import MemoryBase
     from langchain_mastra_memory.io import IO
 
 PAGE: Final = "working-memory"
+PAGE_TRIES: Final = 3
+"""Model calls for a page that others change meanwhile: a stale one must not replace theirs."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
@@ -99,14 +106,19 @@ class Extractions:
         failures: list[Mapping[str, str]] = []
         structured = {e.slug: e for e in self.extractors if self.schemas[e.slug] is not None}
         io = session.io
-        page = await self._page_schema(io)
-        if structured or page is not None:
-            text = SEPARATOR.join([f"## Conversation\n\n{history}", f"## Notes\n\n{noted}"])
-            values, failed = await self._structured(session, structured, page, text)
+        page = await self._page(io, history)
+        text = SEPARATOR.join([f"## Conversation\n\n{history}", f"## Notes\n\n{noted}"])
+        for _ in range(PAGE_TRIES):
+            if not structured and page is None:
+                break
+            values, failed = await self._structured(session, structured, None if page is None else page.form, text)
             failures += failed
-            if PAGE in values:
-                failures += await self._keep_page(io, values.pop(PAGE))
+            if page is not None:
+                page = await self._keep_page(io, page, values.pop(PAGE, None), failures)
             found |= values
+            structured = {}
+        if page is not None:
+            failures.append({"slug": PAGE, "error": "the page was changed by others each time that it was to be kept"})
         kept: dict[str, JsonValue] = {}
         for extractor in self.extractors:
             if extractor.slug not in found:
@@ -172,42 +184,60 @@ class Extractions:
                 break
         return values, [{"slug": slug, "error": reason} for slug, reason in faults.items()]
 
-    async def _page_schema(self, io: IO) -> Mapping[str, Any] | None:
-        if not self.manage_working_memory or self.memory is None or self.memory.options.working_memory is None:
-            return None
-        options = self.memory.options.working_memory
-        if options.scope == "thread" and self.thread_id is None:
-            return None
-        if options.scope == "resource" and self.resource_id is None:
-            return None
-        page = await _get_page(io, self.memory, self.thread_id, self.resource_id)
-        if options.page_schema is not None:
-            return {**_json_schema(options.page_schema), "description": f"Present page: {_as_text(page)}"}
-        present = _as_text(page) if page else (options.template or "")
-        return {"type": "string", "description": f"Markdown. Present page:\n{present}"}
+    async def _page(self, io: IO, history: str) -> _Page | None:
+        """Return the page that is to be kept; None when it is not ours to keep, or was kept for these messages before.
 
-    async def _keep_page(self, io: IO, value: Any) -> list[Mapping[str, str]]:
+        A cycle that was broken off after the page was written is made again, over the same messages.
+        """
+        options = self.memory.options.working_memory if self.memory is not None else None
+        if not self.manage_working_memory or options is None:
+            return None
+        if (self.thread_id if options.scope == "thread" else self.resource_id) is None:
+            return None
+        by_thread = options.scope == "thread"
+        owner = page_owner(options, thread_id=self.thread_id if by_thread else None, resource_id=self.resource_id)
+        seen = sha256(f"{self.thread_id}\n{history}".encode("utf-8", "surrogatepass")).hexdigest()
+        asks = f"observer:{seen[:40]}"
+        stored = await io.run(GetPage(owner=owner, call=asks))
+        return None if stored.applied else _Page(options=options, owner=owner, stored=stored, call=asks)
+
+    async def _keep_page(self, io: IO, page: _Page, value: Any, failures: list[Mapping[str, str]]) -> _Page | None:
+        """Write the page; return the one that is there when somebody else has written meanwhile."""
+        if value is None:
+            return None
+        update = Update(value=value, writer="observer", call=page.call, seen=page.stored.version)
         try:
-            await _set_page(io, self.memory, self.thread_id, self.resource_id, value)
+            written = await write_page(io, page.options, page.owner, update, by_agent=True)
         except MastraMemoryError as error:
-            return [{"slug": PAGE, "error": str(error)}]
-        return []
+            failures.append({"slug": PAGE, "error": str(error)})
+            return None
+        return replace(page, stored=written.page) if written.status == "stale" else None
 
 
-async def _get_page(io: IO, memory: Any, thread_id: str | None, resource_id: str | None) -> Any:
-    ids = _ids(memory, thread_id, resource_id)
-    return await io.call(memory.get_working_memory, memory.aget_working_memory, **ids)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    """A page that the observer keeps.
 
+    Attributes:
+        options: The options of working memory.
+        owner: Whose page.
+        stored: The page that the model is shown.
+        call: What asks for the update: the same when the same messages are observed again.
+    """
 
-async def _set_page(io: IO, memory: Any, thread_id: str | None, resource_id: str | None, value: Any) -> None:
-    ids = _ids(memory, thread_id, resource_id)
-    await io.call(memory.update_working_memory, memory.aupdate_working_memory, value, **ids)
+    options: WorkingMemory
+    owner: PageOwner
+    stored: StoredPage
+    call: str
 
-
-def _ids(memory: Any, thread_id: str | None, resource_id: str | None) -> dict[str, str]:
-    if memory.options.working_memory.scope == "thread":
-        return {"thread_id": thread_id or ""} | ({"resource_id": resource_id} if resource_id else {})
-    return {"resource_id": resource_id or ""}
+    @property
+    def form(self) -> Mapping[str, Any]:
+        """The schema of the update, which shows the page."""
+        page = value_of(self.options, self.stored.text)
+        if self.options.page_schema is not None:
+            return {**_json_schema(self.options.page_schema), "description": f"Present page: {_as_text(page)}"}
+        present = _as_text(page) if page else (self.options.template or "")
+        return {"type": "string", "description": f"Markdown. Present page:\n{present}"}
 
 
 def _form_chain(model: Runnable[Any, Any], form: Mapping[str, Any]) -> Runnable[Any, Any]:
