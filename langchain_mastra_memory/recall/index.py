@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import le
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from langchain_mastra_memory.store.operations.index import TextEntry, VectorEntr
 _MERGE_SHARE: Final = 8  # the tail is merged when it is more than an eighth of the index
 _BLOCKS: Final = 16
 _VIEW_BYTES: Final = 66  # of a message in a view with what is computed from it
+_FEW: Final = 100  # rows of a save that are looked at one by one
 _DEAD_SHARE: Final = 3  # dropped rows are swept when they are more than a third
 
 
@@ -107,6 +109,8 @@ class ScopeIndex:
         self._branch: Small = np.empty(0, dtype=np.int32)
         self._length: Small = np.empty(0, dtype=np.int32)
         self._alive: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
+        # Whether all live rows came by thread, seq and branch, as those of one thread do; False: not known.
+        self._is_sorted, self._last = True, (-1, -1, -1)
         self._base = _Postings()
         self._tail = _Postings()
         self._matrix: list[Floats] = []
@@ -161,6 +165,9 @@ class ScopeIndex:
         if len(self._numbers) != len(self._keys):
             self._keys = np.fromiter(self._numbers, np.int64, len(self._numbers))
         numbers = np.fromiter(map(self._numbers.__getitem__, thread), np.int32, len(rows))
+        keys = list(zip(numbers[:_FEW].tolist(), seq, branch, strict=False))
+        self._is_sorted = self._is_sorted and len(rows) <= _FEW and all(map(le, [self._last, *keys], keys))
+        self._last = int(numbers[-1]), seq[-1], branch[-1]
         self._number = np.append(self._number, numbers)
         self._length = np.append(self._length, lengths.astype(np.int32))
         self._alive = np.append(self._alive, np.ones(len(rows), dtype=np.bool_))
@@ -274,13 +281,14 @@ class ScopeIndex:
 
     def _in_order(self, rows: Ints) -> Ints:
         """Return rows by thread, seq and branch."""
+        if self._is_sorted:  # a thread that only grew
+            return rows
         number, seq, branch = (column[rows].astype(np.int64) for column in (self._number, self._seq, self._branch))
         if len(rows) and (number.max() >= 1 << 20 or seq.max() >= 1 << 31 or branch.max() >= 1 << 12):
             return rows[np.lexsort((branch, seq, number))]
         key = number << 43 | seq << 12 | branch
-        return (
-            rows if (key[:-1] <= key[1:]).all() else rows[np.argsort(key)]
-        )  # as they came, in a thread that only grew
+        self._is_sorted = bool((key[:-1] <= key[1:]).all())
+        return rows if self._is_sorted else rows[np.argsort(key)]
 
     def matches(self, view: View, terms: Sequence[int]) -> list[Match]:
         """Return where each term of a query occurs in a view."""

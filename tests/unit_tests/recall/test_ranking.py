@@ -310,3 +310,34 @@ def test_a_match_outside_the_view_does_not_count() -> None:
     match = index.matches(view, TOKENIZER.query("zebra"))[0]
     assert isinstance(match, Match)
     assert match.places.tolist() == [0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_view_is_in_order_however_its_rows_came(seed: int) -> None:
+    chance = random.Random(seed)
+    index = ScopeIndex()
+    there: dict[int, list[tuple[int, int]]] = {}
+    number = 0
+    for _ in range(40):
+        thread = chance.choice([7, 3, 5])
+        if chance.random() < 0.15:
+            index.drop_thread(thread)
+            there.pop(thread, None)
+            continue
+        rows = []
+        for _ in range(chance.choice([1, 1, 4, 150])):
+            number += 1
+            seq = number if chance.random() < 0.9 else 50_000 - number
+            rows.append((number, thread, seq, 0, TOKENIZER.document("zebra")))
+            there.setdefault(thread, []).append((seq, number))
+        index.add(rows)
+        index.place(thread, ((0, 100_000),))
+        if chance.random() < 0.5:
+            view = index.view()
+            found: dict[int, list[tuple[int, int]]] = {}
+            for key, seq, age in zip(
+                view.keys[view.thread].tolist(), view.seq.tolist(), view.age.tolist(), strict=True
+            ):
+                found.setdefault(key, []).append((seq, age))
+            assert found == {key: sorted(rows) for key, rows in there.items()}
+            assert (np.diff(view.thread) >= 0).all()
