@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,8 +16,8 @@ from concurrent.futures import wait as wait_for_futures
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
-from weakref import WeakSet
 
+from langchain_mastra_memory.forking import watch
 from langchain_mastra_memory.io import IO, drive
 from langchain_mastra_memory.types import BackgroundFailure
 
@@ -69,7 +68,7 @@ class Background:
         self._failing: set[tuple[str, str]] = set()
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
-        _ALL.add(self)
+        watch(self)
 
     @property
     def executor(self) -> ThreadPoolExecutor:
@@ -228,22 +227,10 @@ class Background:
         if executor is not None:
             executor.shutdown(wait=True)
 
-    def _forget_parent(self) -> None:
+    def forget_parent(self) -> None:
+        """Forget the parent's threads and connections: neither are for two processes to use."""
         self._lock, self._executor = threading.Lock(), None
         self._work, self._tasks = set(), set()
-
-
-_ALL: Final[WeakSet[Background]] = WeakSet()
-
-
-def _leave_to_parent() -> None:
-    """In a forked process: the parent's threads and tasks are not here, and nothing would ever end them."""
-    for background in list(_ALL):
-        background._forget_parent()  # noqa: SLF001 - of the same module
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _still(pending: list[_Work], timeout: float | None) -> str:

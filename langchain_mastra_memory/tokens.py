@@ -28,6 +28,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.forking import new_lock
 from langchain_mastra_memory.io import IO
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ _LONG_PIECE: Final = 1_000
 _BASE64 = re.compile(r"^(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=\s-]{256,}$")
 _SEEN_ONCE: set[str] = set()
 _ENCODERS: dict[str, tuple[str, Callable[[str], int]]] = {}
-_LOADING = threading.Lock()
+_LOADING = new_lock()
 
 CountText = Callable[[str], int]
 
@@ -89,7 +90,7 @@ class TokenCounter:
         self.encoding = encoding
         self._custom = (name, count) if count is not None else None
         self._cache: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @classmethod
     def for_model(cls, model: str | None) -> TokenCounter:

@@ -6,7 +6,6 @@ another process, or one that has forgotten, computes it anew.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -38,6 +37,7 @@ from langchain_mastra_memory.context.assembly import arrange, assemble, fixed_te
 from langchain_mastra_memory.context.items import StateItems
 from langchain_mastra_memory.context.layers import Contribution, Item, LeftOut
 from langchain_mastra_memory.context.provider import FeatureProvider, Position, RunFacts
+from langchain_mastra_memory.forking import new_lock
 from langchain_mastra_memory.history.options import MessageHistory
 from langchain_mastra_memory.history.repair import left_out
 from langchain_mastra_memory.history.units import turn_start
@@ -83,7 +83,7 @@ class Turns:
         self.memory = memory
         self._turns: OrderedDict[tuple[str, str], _Turn] = OrderedDict()
         self._known: OrderedDict[str, Known] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def _of(self, thread_id: str, turn: str) -> _Turn:
         with self._lock:

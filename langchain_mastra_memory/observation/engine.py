@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_mastra_memory.context.provider import no_writer
 from langchain_mastra_memory.errors import ThreadNotFoundError
+from langchain_mastra_memory.forking import new_lock, watch
 from langchain_mastra_memory.ids import new_id
 from langchain_mastra_memory.observation.hooks import HookContext, Lifecycle, ObservationHooks, Trigger, call
 from langchain_mastra_memory.observation.log import START, Head, LogRow, LogState, MessageFact, Path
@@ -114,7 +115,15 @@ class Engine:
     _questions: OrderedDict[str, str] = field(default_factory=OrderedDict)
     _views: OrderedDict[tuple[str | None, str | None], LogView] = field(default_factory=OrderedDict)
     _running: set[tuple[str, str]] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=new_lock)
+
+    def __post_init__(self) -> None:
+        """Have forked processes make their own calls."""
+        watch(self)
+
+    def forget_parent(self) -> None:
+        """Forget what was under way in the process that this one was forked from, and claim under another name."""
+        self.owner, self._running = new_id(), set()
 
     def address(
         self,

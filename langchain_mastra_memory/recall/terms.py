@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import struct
-import threading
 import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,8 @@ from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from langchain_mastra_memory.forking import new_lock
 
 TERMS_VERSION: Final = 1
 """The version of these rules. A store whose blobs were made by another one needs `reindex()`."""
@@ -212,7 +213,7 @@ class Tokenizer:
         self._key = key
         self._memo: dict[str, tuple[int, ...]] = {}
         self._spaceless: dict[str, int] = {}
-        self._lock = threading.Lock()  # Snowball's stemmers keep their cursor in the object
+        self._lock = new_lock()  # Snowball's stemmers keep their cursor in the object
 
     def words(self, text: str) -> list[str]:
         """Return the terms of a text before hashing, in order, with repeats."""

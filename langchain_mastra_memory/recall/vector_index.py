@@ -8,7 +8,6 @@ store's own rows before it is used.
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.vectorstores import VectorStore
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.forking import new_lock
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -104,7 +104,7 @@ class LangChainVectorIndex(VectorIndex):
     def __init__(self, store: VectorStore, *, thread_filter: ThreadFilter | None = None) -> None:
         self.store = store
         self._filter = thread_filter or (_by_function if _in_memory(store) else _by_mapping)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def upsert(self, entries: Sequence[Entry]) -> None:
         """Write entries."""

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
+from langchain_mastra_memory.forking import new_lock, watch
 from langchain_mastra_memory.store.operations.checkpoints import Place, State
 from langchain_mastra_memory.threads.entries import Entry, Parts, Range
 from langchain_mastra_memory.threads.snapshots import Mold, Snapshot, all_hold, holds, snapshot
@@ -140,7 +141,7 @@ class Knowledge:
     bodies: dict[str, dict[int, Stored]] = field(default_factory=dict)
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     size: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=new_lock)
 
     def forget(self) -> None:
         """Forget everything but the bytes' budget."""
@@ -244,7 +245,7 @@ class Threads:
     """What is remembered of all threads under one serializer; the least used goes first."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._threads: OrderedDict[str, Knowledge] = OrderedDict()
         self._looks = 0
 
@@ -268,6 +269,11 @@ class Threads:
         while size > BYTES and len(self._threads) > 1:
             size -= self._threads.popitem(last=False)[1].size
 
+    def clear(self) -> None:
+        """Forget every thread."""
+        with self._lock:
+            self._threads.clear()
+
     def deleted(self, thread_id: str) -> None:
         """Forget a thread that is no more, but for what a run that is under way must know."""
         with self._lock:
@@ -284,8 +290,14 @@ class Memories:
     """What a saver and its copies remember: by serializer, since what is remembered is decoded."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._by_serializer: OrderedDict[int, tuple[object, Threads]] = OrderedDict()
+        watch(self)
+
+    def forget_parent(self) -> None:
+        """Begin anew in a forked process: what is remembered of a thread may have been changing at that moment."""
+        for _, threads in self._by_serializer.values():
+            threads.clear()
 
     def of(self, serde: object) -> Threads:
         """Return what is remembered for a serializer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,10 +12,10 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, get_args
-from weakref import WeakSet
 
 from langchain_mastra_memory.checks import check_function
 from langchain_mastra_memory.errors import ConfigurationError, StoreClosedError
+from langchain_mastra_memory.forking import watch
 from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.base import ContextManaged, Group, Operation, Unpicklable
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BACKENDS: Final = ("sqlite", "postgresql")
-_STORES: Final[WeakSet[SQLMemoryStore]] = WeakSet()
 _INHERITED: Final[list[Backend]] = []
 """In a forked process: what its parent had open. Kept, since collecting a connection would close it for the parent."""
 
@@ -116,7 +114,7 @@ class SQLMemoryStore(ContextManaged, Unpicklable):
         self._opened: Backend | None = None
         self._closed = False
         self._opener: ThreadPoolExecutor | None = None
-        _STORES.add(self)
+        watch(self)
 
     def __repr__(self) -> str:
         return f"SQLMemoryStore({self.where!r})"
@@ -223,20 +221,11 @@ class SQLMemoryStore(ContextManaged, Unpicklable):
         """Close without blocking the event loop."""
         await asyncio.get_running_loop().run_in_executor(None, self.close)
 
-    def _forget_parent(self) -> None:
+    def forget_parent(self) -> None:
+        """Forget the parent's threads and connections: neither are for two processes to use."""
         if self._opened is not None:
             _INHERITED.append(self._opened)
         self._lock, self._opened, self._opener = threading.Lock(), None, None
-
-
-def _leave_to_parent() -> None:
-    """Forget what a forked process has from its parent: neither connections nor locks are for two processes to use."""
-    for store in list(_STORES):
-        store._forget_parent()  # noqa: SLF001 - of the same module
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @cache

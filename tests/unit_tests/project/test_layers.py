@@ -14,7 +14,7 @@ ROOT = "langchain_mastra_memory"
 
 # The pure core: everything may import it, and it imports nothing of the other layers.
 CORE = [
-    *("checked_options", "checks", "codec", "errors", "ids", "io", "models", "shown", "tokens", "types"),
+    *("checked_options", "checks", "codec", "errors", "forking", "ids", "io", "models", "shown", "tokens", "types"),
     *("agents.matching", "agents.record", "agents.run_options", "agents.speakers"),
     *("context.assembly", "context.items", "context.layers", "context.provider", "context.tags"),
     *("demo.conversation",),
@@ -74,8 +74,8 @@ ADAPTERS = [
         "tools",
     ),
 ]
-# How a body waits, and the counter, which loads a tokenizer when it first counts.
-EXEMPT = [f"{ROOT}.io", f"{ROOT}.tokens"]
+# How a body waits, the counter, which loads a tokenizer when it first counts, and what a fork does to locks.
+EXEMPT = [f"{ROOT}.io", f"{ROOT}.tokens", f"{ROOT}.forking"]
 
 # The core decides. What waits, reads a clock or a database has no place in it.
 NOT_IN_THE_CORE = {
