@@ -53,7 +53,7 @@ class AgentMethods(MemoryBase):
             resource_id: A function of the runtime that decides whose run it is.
             history: Where the history comes from; by default as in `MessageHistory(history=...)`.
             retain_full_input: Take what the caller sends as the whole conversation.
-            save_partial: Keep what was streamed when the caller cancels.
+            save_partial: Keep what was streamed when the caller cancels an async run; see `MessageHistory`.
 
         Example:
             ```python

@@ -74,7 +74,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         resource_id: Decides whose run it is, as a function of the runtime.
         history: Where the history comes from; by default as in `MessageHistory(history=...)`.
         retain_full_input: Take what the caller sends as the whole conversation.
-        save_partial: Keep what was streamed when the caller cancels an async run.
+        save_partial: Keep what was streamed when the caller cancels an async run; see `MessageHistory`.
         features: With a function as `memory`: a memory whose features (tools, channels) all the others have too.
 
     Example:

@@ -36,7 +36,8 @@ class RunOptions(CheckedOptions):
         semantic_recall: Whether recall searches in this run; None: as the memory was made.
         working_memory: Whether the page is shown in this run; None: as the memory was made.
         observational_memory: Whether observations are shown and made in this run; None: as the memory was made.
-        save_partial: Whether what was streamed is kept when the caller cancels; None: as the middleware was made.
+        save_partial: Whether what was streamed is kept when the caller cancels an async run; None: as the middleware
+            was made.
 
     Raises:
         ConfigurationError: An option is unknown, or a value is out of its range.

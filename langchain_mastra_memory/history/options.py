@@ -48,7 +48,9 @@ class MessageHistory(CheckedOptions):
             before archive, index and observer.
         history: Where the history comes from. "auto": the state when the run has a checkpointer, else the archive.
         retain_full_input: Take what the caller sends as the whole conversation, as it is, and save what is new of it.
-        save_partial: Keep what was streamed when the caller cancels.
+        save_partial: Keep the question and what was streamed of the answer when the caller cancels an async run, or
+            leaves its stream. A sync stream that is closed early does not cancel the model: LangGraph waits for its
+            whole answer, then ends the run without a word to anybody, and nothing of the run is saved.
 
     Raises:
         ConfigurationError: A value is out of its range.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from typing import Any, cast
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -531,6 +531,34 @@ async def test_what_was_streamed_is_kept_on_request_when_the_caller_cancels(
     await agent.ainvoke(ask("go on"), config())
     assert shown(model) == ["U1", "half a sentence", "go on"]
     assert archive(memory) == ["U1", "half a sentence", "go on", "A2"]
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+async def test_what_was_streamed_is_kept_when_the_caller_leaves_an_async_stream(memory: Memory, saver: str) -> None:
+    agent = create_agent(
+        SlowModel([]), middleware=[memory.middleware(save_partial=True)], checkpointer=saver_of(memory, saver)
+    )
+    stream = agent.astream(ask("U1"), config(), stream_mode="messages")
+    heard = [await anext(stream), await anext(stream)]
+    await cast("AsyncGenerator[Any]", stream).aclose()
+    assert await memory.asettled() == []
+    assert len(heard) == 2
+    assert archive(memory) == ["U1", "half a sentence"]
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+def test_a_sync_stream_that_is_left_early_saves_nothing_since_nobody_is_told(memory: Memory, saver: str) -> None:
+    """As `save_partial` says: LangGraph lets the model finish, and neither cancels the node nor goes on with the run."""
+    model, checkpointer = ScriptedChatModel(["one two three four five", "A2"]), saver_of(memory, saver)
+    agent = create_agent(model, middleware=[memory.middleware(save_partial=True)], checkpointer=checkpointer)
+    stream = agent.stream(ask("U1"), config(), stream_mode="messages")
+    next(iter(stream))
+    cast("Generator[Any]", stream).close()
+    assert memory.settled() == []
+    assert memory.get_thread("t") is None or archive(memory) == []
+    agent.invoke(ask("U2"), config())
+    assert archive(memory)[-2:] == ["U2", "A2"]
+    assert "one two three four five" not in archive(memory)
 
 
 class Counting:
