@@ -19,7 +19,7 @@ import os
 import re
 import tempfile
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -224,8 +224,8 @@ def estimate_tokens(text: str) -> int:
         7
     """
     total = 0.0
-    for piece in _PIECES.findall(text):
-        total += _short_tokens(piece) if len(piece) <= _SHORT else _piece_tokens(piece)
+    for piece, times in Counter(_PIECES.findall(text)).items():
+        total += times * (_short_tokens(piece) if len(piece) <= _SHORT else _piece_tokens(piece))
     return math.ceil(total)
 
 

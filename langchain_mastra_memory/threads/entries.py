@@ -92,6 +92,10 @@ class Entry(NamedTuple):
                 if type(part) is Range:
                     yield part
 
+    def has_ranges(self) -> bool:
+        """Tell whether any hole points to bodies."""
+        return any(True for _ in self.ranges())
+
 
 class Skeleton(NamedTuple):
     """A checkpoint without what has columns of its own.

@@ -161,12 +161,12 @@ class Putting:
         parent_id: str | None = configurable.get("checkpoint_id")
         merged = get_serializable_checkpoint_metadata(config, metadata)
         options = _run_options(configurable)
-        count = await self._counter(io)
+        count = self._count or await self._counter(io)
         own: Mapping[str, bytes] | None = None
         for _ in range(ATTEMPTS):
             parent = await self._parent(io, known, address, parent_id)
             written = await self._written(io, address, parent_id, parent, checkpoint, new_versions)
-            equals = await self._equals(io, known, address, checkpoint)
+            equals = {} if self._writer.unique else await self._equals(io, known, address, checkpoint)
             step = self._plan(
                 known,
                 address,
@@ -199,11 +199,10 @@ class Putting:
         raise StoreLockedError(f"thread {address.thread_id[:80]!r} was changed by others {ATTEMPTS} times in a row")
 
     async def _counter(self, io: IO) -> CountTokens:
-        if self._count is None:
-            from langchain_mastra_memory.tokens import estimator, ready  # noqa: PLC0415 - numbers of models
+        from langchain_mastra_memory.tokens import estimator, ready  # noqa: PLC0415 - numbers of models
 
-            counter = estimator() if self._memory is None else self._memory.token_counter
-            self._count = (await ready(counter, io)).count_message
+        counter = estimator() if self._memory is None else self._memory.token_counter
+        self._count = (await ready(counter, io)).count_message
         return self._count
 
     async def _parent(
@@ -249,8 +248,6 @@ class Putting:
         self, io: IO, known: Knowledge, address: Address, checkpoint: Checkpoint
     ) -> dict[str, list[tuple[str, int, BaseMessage]]]:
         """Return stored messages that new ones may be equal to, where bytes do not tell: under encryption."""
-        if self._writer.unique:
-            return {}
         unknown: set[str] = set()
         for value in checkpoint["channel_values"].values():
             items = value if isinstance(value, list) else getattr(value, "value", None)

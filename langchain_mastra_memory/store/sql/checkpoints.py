@@ -442,7 +442,7 @@ def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Nee
 @tries_alone(PutWrites)
 def put_writes_alone(tx: Tx, op: PutWrites) -> Put | None:
     """Write what a task did in one statement, if the thread is there, and it brings no bodies and is the first call."""
-    if op.known is None or op.bodies or any(True for w in op.task_writes for _ in w.entry.ranges()):
+    if op.known is None or op.bodies or any(w.entry.holes and w.entry.has_ranges() for w in op.task_writes):
         return None
     params = {
         "thread_id": op.address.thread_id,

@@ -50,14 +50,29 @@ _in_ns = (
 )
 
 
-def _at(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Return a thread, one of its checkpoints and what its tasks wrote: a row for each task, or one without."""
-    of_thread = (checkpoints.c.thread == threads.c.key, checkpoints.c.ns == sa.bindparam("ns"))
+_named = threads.alias("named")
+_key = sa.select(_named.c.key).where(_named.c.id == sa.bindparam("thread_id")).scalar_subquery()
+_other = checkpoints.alias("other")
+_newest = (
+    sa.select(sa.func.max(_other.c.id))
+    .where(_other.c.thread == _key, _other.c.ns == sa.bindparam("ns"), _other.c.hidden == sa.literal(0))
+    .scalar_subquery()
+)
+
+
+def _at(checkpoint_id: sa.ColumnElement[str]) -> sa.Select[Any]:
+    """Return a thread, one of its checkpoints and what its tasks wrote: a row for each task, or one without.
+
+    Every table is asked by a key that does not depend on the others, so that no engine can think of joining whole
+    tables, whatever it knows of their sizes.
+    """
+    of_thread = (checkpoints.c.thread == _key, checkpoints.c.ns == sa.bindparam("ns"))
     of_checkpoint = (
-        writes.c.thread == checkpoints.c.thread,
-        writes.c.ns == checkpoints.c.ns,
-        writes.c.checkpoint == checkpoints.c.id,
+        writes.c.thread == _key,
+        writes.c.ns == sa.bindparam("ns"),
+        writes.c.checkpoint == checkpoint_id,
     )
+    visible = checkpoints.c.hidden == sa.literal(0)
     return (
         sa.select(
             threads.c.key,
@@ -70,24 +85,15 @@ def _at(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
             writes.c.body,
         )
         .select_from(threads)
-        .outerjoin(checkpoints, sa.and_(*of_thread, which, checkpoints.c.hidden == sa.literal(0)))
+        .outerjoin(checkpoints, sa.and_(*of_thread, checkpoints.c.id == checkpoint_id, visible))
         .outerjoin(writes, sa.and_(*of_checkpoint))
         .where(threads.c.id == sa.bindparam("thread_id"))
         .order_by(writes.c.task_path, writes.c.task_id)
     )
 
 
-_other = checkpoints.alias("other")
-_newest = (
-    sa.select(_other.c.id)
-    .where(_other.c.thread == threads.c.key, _other.c.ns == sa.bindparam("ns"), _other.c.hidden == sa.literal(0))
-    .order_by(_other.c.id.desc())
-    .limit(1)
-    .correlate(threads)
-    .scalar_subquery()
-)
-_ONE = _at(checkpoints.c.id == sa.bindparam("checkpoint_id"))
-_NEWEST = _at(checkpoints.c.id == _newest)
+_ONE = _at(sa.bindparam("checkpoint_id", type_=checkpoints.c.id.type))
+_NEWEST = _at(_newest)
 _WRITES = (
     sa.select(writes.c.task_id, writes.c.task_path, writes.c.body)
     .where(

@@ -22,6 +22,7 @@ from langchain_mastra_memory.store.sql.door import Door
 from langchain_mastra_memory.store.sql.failures import RETRIED, map_postgresql
 from langchain_mastra_memory.store.sql.migrate import check_version, migrate, migrations
 from langchain_mastra_memory.store.sql.registry import ALONE, handler_of
+from langchain_mastra_memory.store.sql.spares import Spares
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class PostgreSQLBackend:
     ) -> None:
         self.where = url.render_as_string(hide_password=True)
         self._clock = clock
-        # Nearly all statements are the same few: their second run on a connection prepares them.
-        arguments = {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": 1, **options.pop("connect_args", {})}
+        # Nearly all statements are the same few: their first run on a connection prepares them.
+        arguments = {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": 0, **options.pop("connect_args", {})}
         if not prepared_statements:
             arguments["prepare_threshold"] = None
         self._lock_timeout = sa.text(f"SET LOCAL lock_timeout = {int(busy_timeout * 1000)}")
@@ -67,6 +68,7 @@ class PostgreSQLBackend:
         # The connection that was used last is the one whose statements are prepared.
         settings: dict[str, Any] = {"pool_size": 10, "max_overflow": 0, "pool_use_lifo": True, **options}
         self._engine = sa.create_engine(url, connect_args=arguments, **settings)
+        self._spares = Spares(settings)
         self._generation = 0
         sa.event.listen(self._engine, "connect", self._note_generation)
         if prepared_statements:
@@ -104,10 +106,7 @@ class PostgreSQLBackend:
                 raise map_postgresql(error, self.where) from error
             connection = cast("psycopg.Connection[Any]", pooled.driver_connection)
             try:
-                connection.autocommit = alone
-                connection.read_only = not writes
-                # A read sees one moment of the database, however many statements it takes.
-                connection.isolation_level = IsolationLevel.READ_COMMITTED if writes else IsolationLevel.REPEATABLE_READ
+                _prepare(connection, alone=alone, writes=writes)
                 with psycopg.RawCursor(connection) as cursor:
                     tx = Tx(cursor, self._statements, "postgresql", self._clock())
                     if writes and self._set_each_time:
@@ -130,27 +129,26 @@ class PostgreSQLBackend:
             except BaseException as error:
                 self._undo(pooled, connection, error)
                 raise
-            else:
-                return result
-            finally:
-                pooled.close()
+            self._spares.give(pooled)
+            return result
         raise AssertionError("the last try returns or raises")
 
     def _undo(self, pooled: PoolProxiedConnection, connection: psycopg.Connection[Any], error: BaseException) -> bool:
-        """Roll back; return whether the connection was lost."""
+        """Roll back and give the connection back; return whether it was lost."""
         with suppress(psycopg.Error):
             connection.rollback()
-        if not connection.closed and not connection.broken:
-            return False
-        if pooled.info.get("generation") == self._generation:
-            self._generation += 1  # its sisters are as dead
-        pooled.invalidate(error)
-        return True
+        lost = connection.closed or connection.broken
+        if lost:
+            if pooled.info.get("generation") == self._generation:
+                self._generation += 1  # its sisters are as dead
+            pooled.invalidate(error)
+        pooled.close()
+        return lost
 
     def _checkout(self) -> PoolProxiedConnection:
         """Return a connection that was made after the last one was lost; older ones are closed as they are met."""
         while True:
-            pooled = self._engine.raw_connection()
+            pooled = self._spares.take() or self._engine.raw_connection()
             if pooled.info.get("generation") == self._generation:
                 return pooled
             pooled.invalidate()
@@ -194,7 +192,20 @@ class PostgreSQLBackend:
         """Wait for the units under way and close every connection."""
         self._door.close()
         self._executor.shutdown(wait=True)
+        self._spares.close()
         self._engine.dispose()
+
+
+def _prepare(connection: psycopg.Connection[Any], *, alone: bool, writes: bool) -> None:
+    """Set how the next transaction is to be; asking is cheaper than setting what is set."""
+    # A read sees one moment of the database, however many statements it takes.
+    level = IsolationLevel.READ_COMMITTED if writes else IsolationLevel.REPEATABLE_READ
+    if connection.autocommit is not alone:
+        connection.autocommit = alone
+    if connection.read_only is not (not writes):
+        connection.read_only = not writes
+    if connection.isolation_level is not level:
+        connection.isolation_level = level
 
 
 def _setter(statement: str) -> Callable[[psycopg.Connection[Any], object], None]:

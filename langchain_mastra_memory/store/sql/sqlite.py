@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,6 +23,7 @@ from langchain_mastra_memory.store.sql.door import Door
 from langchain_mastra_memory.store.sql.failures import map_sqlite
 from langchain_mastra_memory.store.sql.migrate import check_version, migrate, migrations
 from langchain_mastra_memory.store.sql.registry import ALONE, handler_of
+from langchain_mastra_memory.store.sql.spares import Spares
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
 from langchain_mastra_memory.store.sql.writer import WriteQueue
 
@@ -47,13 +47,11 @@ class SQLiteBackend:
         self._in_memory = url.database in (None, "", ":memory:")
         arguments: dict[str, Any] = {"check_same_thread": False, "isolation_level": None, "cached_statements": 512}
         arguments |= {"timeout": busy_timeout, **options.pop("connect_args", {})}
-        settings: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 8, "max_overflow": 56, **options}
+        settings: dict[str, Any] = {"pool_size": 8, "max_overflow": 56, **options}
         if self._in_memory:
-            settings = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
-        self._engine = sa.create_engine(url, connect_args=arguments, **settings)
-        # Kept at hand, but never so many that others wait at the pool for one that nobody uses.
-        self._spare: list[PoolProxiedConnection] = []
-        self._spares = min(READERS, (int(settings["pool_size"]) + int(settings.get("max_overflow", 10))) // 2)
+            settings = {"pool_size": 1, "max_overflow": 0}
+        self._engine = sa.create_engine(url, connect_args=arguments, **{"poolclass": QueuePool, **settings})
+        self._spares = Spares(settings)
         if not self._in_memory:
             self._check_file(url)
         sa.event.listen(self._engine, "connect", self._prepare_connection)
@@ -189,18 +187,12 @@ class SQLiteBackend:
         except BaseException:
             connection.close()
             raise
-        if len(self._spare) < self._spares:
-            self._spare.append(connection)
-        else:
-            connection.close()
+        self._spares.give(connection)
         return result
 
     def _checkout(self) -> PoolProxiedConnection:
-        """Return a connection to read with: one that was just used, or one from the pool, which costs more."""
-        with suppress(IndexError):
-            return self._spare.pop()
         try:
-            return self._engine.raw_connection()
+            return self._spares.take() or self._engine.raw_connection()
         except PoolTimeoutError as error:
             raise StoreLockedError(f"{StoreLockedError.__doc__} [{self.where}: no free connection]") from error
 
@@ -250,8 +242,7 @@ class SQLiteBackend:
         self._writer.shutdown(wait=True)
         self._readers.shutdown(wait=True)
         self._queue.close()
-        for connection in self._spare:
-            connection.close()
+        self._spares.close()
         self._engine.dispose()
 
 

@@ -206,8 +206,16 @@ class Tx:
         return _encode([params[name] if name in params else defaults[name] for name in names], self.dialect)
 
     def _execute(self, statement: sa.ClauseElement, params: Params | None, *, keep: bool) -> None:
-        prepared = self._statements[statement] if keep else self._statements.once(statement)
-        self._cursor.execute(prepared.sql, self._bind(prepared, params))
+        if keep:
+            prepared = self._statements[statement]
+            self._cursor.execute(prepared.sql, self._bind(prepared, params))
+            return
+        prepared = self._statements.once(statement)
+        execute: Any = self._cursor.execute
+        if self.dialect == "postgresql":
+            execute(prepared.sql, self._bind(prepared, params), prepare=False)
+        else:
+            execute(prepared.sql, self._bind(prepared, params))
 
     def all(self, statement: sa.ClauseElement, params: Params | None = None, *, keep: bool = True) -> list[Row]:
         """Run a statement and return its rows.

@@ -54,12 +54,7 @@ class WriteQueue:
     def run(self, work: Callable[[sqlite3.Cursor], T]) -> T:
         """Run a job and wait for its commit."""
         if self._is_free():
-            with self._lonely():
-                cursor = self._cursor()
-                cursor.execute("BEGIN IMMEDIATE")
-                result = work(cursor)
-                cursor.execute("COMMIT")
-                return result
+            return self._lonely(work, transaction=True)
         job = self.submit(work)
         try:
             self.settle(job)
@@ -70,27 +65,28 @@ class WriteQueue:
 
     def run_alone(self, work: Callable[[sqlite3.Cursor], T | None]) -> T | None:
         """Run a job of one statement, which is a transaction by itself; None if it did nothing, or others wait."""
-        if not self._is_free():
-            return None
-        with self._lonely():
-            return work(self._cursor())
+        return self._lonely(work, transaction=False) if self._is_free() else None
 
     def _is_free(self) -> bool:
-        """Take the seat if nobody has it or waits for it: what is done then is no affair of another thread."""
-        return not self._jobs and self._seat.acquire(blocking=False)
+        """Tell whether nobody has the seat or waits for it: a job then is no affair of another thread."""
+        return not self._jobs and not self._seat.locked()
 
-    @contextmanager
-    def _lonely(self) -> Iterator[None]:
-        """Leave the seat afterwards, and nothing half done."""
-        try:
+    def _lonely(self, work: Callable[[sqlite3.Cursor], T], *, transaction: bool) -> T:
+        with self._seat:
             self._seated = threading.get_ident()
-            yield
-        except BaseException:
-            self._rollback()
-            raise
-        finally:
-            self._seated = None
-            self._seat.release()
+            try:
+                cursor = self._cursor()
+                if not transaction:
+                    return work(cursor)
+                cursor.execute("BEGIN IMMEDIATE")
+                result = work(cursor)
+                cursor.execute("COMMIT")
+            except BaseException:
+                self._rollback()
+                raise
+            finally:
+                self._seated = None
+            return result
 
     def submit(self, work: Callable[[sqlite3.Cursor], T]) -> Job[T]:
         """Queue a job without waiting; somebody must `settle` it. Never blocks."""
