@@ -205,6 +205,10 @@ class Turns:
                 pinned=contribution.pinned,
             ),
         )
+        may_cut = bool(limits.max_tokens or limits.last_messages) and not limits.off and not call.retain_full_input
+        if contribution.shown is not None and may_cut and not call.preview:
+            state = turn.view.located if call.from_state and turn.view is not None else None
+            contribution.shown({item.id for item in window.items}, state)
         if window.boundary is not None and not facts.read_only and not call.preview:
             await self._keep_boundary(io, call, turn, window.boundary)
         layers = arrange(

@@ -12,7 +12,7 @@ here is ever stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -130,6 +130,8 @@ class Contribution:
         signals: State signals and gap markers.
         uncapped: Whether the default count of messages does not apply (observations are on).
         hidden_tools: Names of tools that the model is not to see in this call.
+        shown: Told, where a count or a budget may have left messages out, whether the prompt has one, by its id; and
+            whether the conversation has it that the prompt was chosen from.
     """
 
     working_memory: Layer | None = None
@@ -144,6 +146,7 @@ class Contribution:
     signals: tuple[Signal, ...] = ()
     uncapped: bool = False
     hidden_tools: frozenset[str] = frozenset()
+    shown: Callable[[Container[str], Container[str] | None], None] | None = None
 
     @staticmethod
     def merged(parts: Sequence[Contribution]) -> Contribution:
@@ -164,6 +167,7 @@ class Contribution:
                 signals=whole.signals + part.signals,
                 uncapped=whole.uncapped or part.uncapped,
                 hidden_tools=whole.hidden_tools | part.hidden_tools,
+                shown=part.shown or whole.shown,
             )
         return whole
 

@@ -268,6 +268,11 @@ class Engine:
             while len(self._failures) > REMEMBERED:
                 self._failures.popitem(last=False)
 
+    def is_failing(self, address: LogAddress, phase: str) -> bool:
+        """Return whether the last attempt failed."""
+        with self._lock:
+            return self._key(address, phase) in self._failures
+
     def begin(self, address: LogAddress, phase: str) -> bool:
         """Note that the background works on a log; return whether it did not already."""
         key = self._key(address, phase)

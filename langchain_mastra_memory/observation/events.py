@@ -19,6 +19,7 @@ EventPhase = Literal[
     "activation",
     "title",
     "temporal_gap",
+    "left_out",
 ]
 
 _log = logging.getLogger(__name__)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from langchain_core.messages import HumanMessage
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from langchain_mastra_memory.base import MemoryBase
     from langchain_mastra_memory.io import IO
+
+logger = logging.getLogger(__name__)
 
 REMEMBERED: Final = 512
 RENDERED: Final = 64
@@ -62,6 +66,7 @@ class ObservationProvider(FeatureProvider):
         self.memory = memory
         self.engine = engine_of(memory)
         self.options = self.engine.options
+        self._has_warned = False
         self._pending: OrderedDict[tuple[str, str], HumanMessage] = OrderedDict()
         self._ranges: OrderedDict[str, tuple[object, Ids, Ids]] = OrderedDict()
         self._rendered: OrderedDict[str, tuple[object, tuple[Layer, ...]]] = OrderedDict()
@@ -114,7 +119,45 @@ class ObservationProvider(FeatureProvider):
             covered_ids=turn.covered,
             pinned=frozenset({question}) if question else frozenset(),
             uncapped=True,
+            shown=partial(self._say_left_out, run, turn),
         )
+
+    def _say_left_out(
+        self, run: RunFacts, turn: Turn, shown: Container[str], conversation: Container[str] | None
+    ) -> None:
+        """Say that the history's count or budget has left messages out that no observation stands for.
+
+        That happens while the observer is down, and where the limits are tighter than `message_tokens`.
+        """
+        left = [
+            message
+            for message in turn.view.threads[turn.view.current].raw
+            if message.kind is None
+            and message.id not in shown
+            and message.id not in turn.covered
+            and (conversation is None or message.id in conversation)
+        ]
+        if not left:
+            return
+        failing = self.engine.is_failing(cause_of(self.engine, run).address, "observation")
+        emit(
+            run.writer,
+            "left_out",
+            thread_id=run.thread_id,
+            messages=len(left),
+            tokens=sum(message.tokens for message in left),
+            first_message_id=left[0].id,
+            last_message_id=left[-1].id,
+            observer_failing=failing,
+        )
+        if not self._has_warned and not failing:  # that the observer fails is in the log already
+            self._has_warned = True
+            logger.warning(
+                "the limits of the message history leave out messages that are not observed yet (%d in thread %r): "
+                "raise max_tokens or last_messages, or lower message_tokens of the observations",
+                len(left),
+                run.thread_id,
+            )
 
     async def _layers(self, io: IO, view: LogView, state: LogState) -> tuple[Layer, ...]:
         """Return the layers of a log; what was rendered of the same version of it is not rendered again."""
