@@ -55,7 +55,7 @@ from langchain_mastra_memory.threads.entries import (
 from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint, Stored, Threads
 from langchain_mastra_memory.threads.planning import FEW, Planner, known_list, learn_numbers
 from langchain_mastra_memory.threads.reading import Reader, known_checkpoint, known_lists, tuple_of
-from langchain_mastra_memory.threads.runs import RUN_CHANNEL, RunReport, report_of
+from langchain_mastra_memory.threads.runs import NO_REPORT, RUN_CHANNEL, report_of
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.agents.run_options import RunOptions
@@ -117,7 +117,6 @@ class _Step:
     operation: PutCheckpoint
     ids: tuple[str | None, ...] | None
     systems: frozenset[str | None]
-    messages: Sequence[BaseMessage]
 
 
 class Putting:
@@ -183,7 +182,7 @@ class Putting:
             )
             result = await io.run(step.operation)
             if isinstance(result, Need):
-                own = {m.id: dump_message(m) for m in step.messages if m.id in result.ids}
+                own = {m.id: dump_message(m) for m in messages_of(checkpoint) if m.id in result.ids}
             elif isinstance(result, Stale):
                 with known.lock:
                     known.is_at(result.state)
@@ -290,7 +289,7 @@ class Putting:
         )
         entries = _plan_entries(planner, parent, checkpoint, new_versions)
         root = not address.ns
-        report = RunReport()
+        report = NO_REPORT
         archive = None
         ids: tuple[str | None, ...] | None = None
         systems: frozenset[str | None] = frozenset()
@@ -351,8 +350,7 @@ class Putting:
             archive=archive,
             features=self._features,
         )
-        messages = messages_of(checkpoint)
-        return _Step(state, planner, operation, ids, systems, messages)
+        return _Step(state, planner, operation, ids, systems)
 
     def _is_off(self, options: RunOptions | None) -> bool:
         """Tell whether nothing of this run enters the archive."""

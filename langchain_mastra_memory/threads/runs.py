@@ -63,6 +63,10 @@ def load_replacement(value: Any) -> bytes | None:
     return dump_message(messages_from_dict([dict(value)])[0])
 
 
+NO_REPORT: Final = RunReport()
+"""Of a run that keeps no record."""
+
+
 def report_of(records: Any, *, moved: bool, source: str) -> RunReport:
     """Return what the records of a checkpoint mean for its step.
 
@@ -74,7 +78,7 @@ def report_of(records: Any, *, moved: bool, source: str) -> RunReport:
     """
     found: list[Mapping[str, Any]] = [r for r in (records or {}).values() if r.get("saver")]
     if not found:
-        return RunReport()
+        return NO_REPORT
     record = found[0]
     status = record.get("status", "open")
     if status == "open":

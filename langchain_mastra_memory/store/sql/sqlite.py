@@ -142,15 +142,15 @@ class SQLiteBackend:
         return Tx(cursor, self._statements, "sqlite", self._clock())
 
     def _work(
-        self, operation: Operation[T], handler: Callable[[Tx, Operation[T]], Any] | None = None
-    ) -> Callable[[sqlite3.Cursor], T]:
+        self, operation: Operation[T], handler: Callable[[Tx, Any], Any] | None = None
+    ) -> Callable[[sqlite3.Cursor], Any]:
         handler = handler or handler_of(operation)
 
-        def work(cursor: sqlite3.Cursor) -> T:
+        def work(cursor: sqlite3.Cursor) -> Any:
             # A cursor of its own: the caller's holds the transaction, and a result left open would hold the commit.
             own = cursor.connection.cursor()
             try:
-                result: T = handler(self._tx(own), operation)
+                result = handler(self._tx(own), operation)
             finally:
                 own.close()
             return result
@@ -170,20 +170,17 @@ class SQLiteBackend:
 
         return guarded
 
-    def _read(self, work: Callable[[sqlite3.Cursor], T], *, alone: bool = False) -> T:
-        """Run a read that sees one moment of the database; `alone` it is one statement, which does so by itself."""
+    def _read(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+        """Run a read that sees one moment of the database."""
         connection = self._checkout()
         try:
             driver = _driver(connection)
             cursor = driver.cursor()
-            if alone:
+            cursor.execute("BEGIN")
+            try:
                 result = work(cursor)
-            else:
-                cursor.execute("BEGIN")
-                try:
-                    result = work(cursor)
-                finally:
-                    driver.rollback()
+            finally:
+                driver.rollback()
         except BaseException:
             connection.close()
             raise
@@ -206,11 +203,12 @@ class SQLiteBackend:
         queued = operation.writes or self._in_memory
         try:
             if tried is not None:
-                alone = self._work(operation, tried)
-                result = self._queue.run_alone(alone) if queued else self._read(alone, alone=True)
+                # Reads too: the writer's connection has the newest pages in its cache, others read them again.
+                alone: Callable[[sqlite3.Cursor], T | None] = self._work(operation, tried)
+                result = self._queue.run_alone(alone)
                 if result is not None:
                     return result
-            work = self._work(operation)
+            work: Callable[[sqlite3.Cursor], T] = self._work(operation)
             return self._queue.run(work) if queued else self._read(work)
         except sqlite3.Error as error:
             raise map_sqlite(error, self.where) from error
