@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 import psycopg
 import pytest
@@ -83,6 +85,36 @@ def test_a_connection_in_use_while_another_is_found_dead_is_closed_as_well(postg
         gc.collect()  # a warning about a connection that nobody closed would fail the test
         assert store.run(GetThread(thread_id="t")) is not None
     gc.collect()
+
+
+def test_a_connection_that_cannot_be_set_up_is_closed(postgres_url: str) -> None:
+    from langchain_mastra_memory.store.sql.postgresql import _setter
+
+    connection = psycopg.connect(postgres_url)
+    with pytest.raises(psycopg.errors.UndefinedObject):
+        _setter("SET no_such_setting = 1")(connection, None)
+    assert connection.closed
+
+
+def test_every_connection_is_closed_whenever_it_is_lost(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[psycopg.Connection[Any]] = []
+    connect = psycopg.connect
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        made.append(connect(*args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(psycopg, "connect", noted)
+    with gate(postgres_url) as server:
+        for moment in (b"lock_timeout", b"pg_catalog.version", b"to_regclass", b"mastra_threads", b"COMMIT"):
+            with SQLMemoryStore(server.url) as store:
+                server.swallow_reply_to = moment
+                for number in range(3):
+                    with suppress(StoreUnavailableError):
+                        store.run(CreateThread(thread_id=f"t{number}", resource_id="r"))
+                    server.cut()
+            assert made
+            assert [connection for connection in made if not connection.closed] == []
 
 
 def test_a_session_that_the_server_ends_is_replaced(postgres_url: str) -> None:

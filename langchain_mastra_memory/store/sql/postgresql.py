@@ -210,7 +210,11 @@ def _prepare(connection: psycopg.Connection[Any], *, alone: bool, writes: bool) 
 
 def _setter(statement: str) -> Callable[[psycopg.Connection[Any], object], None]:
     def on_connect(connection: psycopg.Connection[Any], _record: object) -> None:
-        with connection.transaction():
-            connection.execute(statement)
+        try:
+            with connection.transaction():
+                connection.execute(statement)
+        except BaseException:  # nobody else has it yet: not every SQLAlchemy 2.1 closes it
+            connection.close()
+            raise
 
     return on_connect
