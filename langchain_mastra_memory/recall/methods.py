@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import ValidationError
-
 from langchain_mastra_memory.base import MemoryBase
-from langchain_mastra_memory.checked_options import faults_of
 from langchain_mastra_memory.checks import check_function
 from langchain_mastra_memory.errors import (
     ConfigurationError,
-    InvalidFilterError,
     InvalidQueryError,
     MissingResourceError,
 )
@@ -89,13 +85,7 @@ class RecallMethods(MemoryBase):
 
         self.recall_engine  # noqa: B018 - raises when recall is off
         ids = {"thread_id": optional_id(thread_id, "thread_id"), "resource_id": optional_id(resource_id)}
-        try:
-            return SemanticRecallRetriever(
-                memory=self, k=k, filter=filter, mode=mode, message_range=message_range, **ids
-            )
-        except ValidationError as error:
-            is_filter = all(fault["loc"][:1] == ("filter",) for fault in error.errors())
-            raise (InvalidFilterError if is_filter else ConfigurationError)(faults_of("retriever", error)) from error
+        return SemanticRecallRetriever(memory=self, k=k, filter=filter, mode=mode, message_range=message_range, **ids)
 
     @both
     async def reindex(self, io: IO, *, progress: Callable[[int, int], object] | None = None) -> int:

@@ -9,9 +9,16 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
-from langchain_mastra_memory.errors import InvalidQueryError, ThreadOwnershipError
+from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.checked_options import faults_of
+from langchain_mastra_memory.errors import (
+    ConfigurationError,
+    InvalidFilterError,
+    InvalidQueryError,
+    ThreadOwnershipError,
+)
 from langchain_mastra_memory.ids import optional_id
 from langchain_mastra_memory.io import IO, drive
 from langchain_mastra_memory.recall.filters import parse_filter
@@ -46,6 +53,10 @@ class SemanticRecallRetriever(BaseRetriever):
         mode: Which halves of the index count; None means the options'.
         message_range: How many neighbours are shown, or (before, after); None means the options'.
 
+    Raises:
+        ConfigurationError: A field makes no sense.
+        InvalidFilterError: The filter cannot be honoured.
+
     Example:
         ```python
         retriever = memory.retriever(resource_id="user-1", k=3)
@@ -62,6 +73,16 @@ class SemanticRecallRetriever(BaseRetriever):
     filter: Mapping[str, Any] | None = None
     mode: Mode | None = None
     message_range: int | tuple[int, int] | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        if not isinstance(fields.get("memory"), MemoryBase):
+            raise ConfigurationError(f"SemanticRecallRetriever needs a Memory, not {shown(fields.get('memory'))}")
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            is_filter = all(fault["loc"][:1] == ("filter",) for fault in error.errors())
+            kind = InvalidFilterError if is_filter else ConfigurationError
+            raise kind(faults_of("SemanticRecallRetriever", error)) from error
 
     @field_validator("message_range", mode="before")
     @classmethod
@@ -114,6 +135,10 @@ class SemanticRecallRetriever(BaseRetriever):
         fields = SemanticRecallRetriever(memory=self.memory, **given)
         engine = self._memory.recall_engine
         options = engine.options
+        threshold = kwargs.get("threshold", options.threshold)
+        is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+        if threshold is not None and not (is_number and 0 <= threshold <= 1):
+            raise ConfigurationError(f"threshold must be 0 to 1, or None, not {shown(threshold, 40)}")
         hits = await engine.search(
             io,
             Search(
@@ -123,7 +148,7 @@ class SemanticRecallRetriever(BaseRetriever):
                 around=options.around if fields.message_range is None else as_range(fields.message_range),
                 mode=engine.mode(fields.mode),
                 filter=parse_filter(options.filter if fields.filter is None else fields.filter),
-                threshold=kwargs.get("threshold", options.threshold),
+                threshold=threshold,
                 wait=options.deadline,
                 writes=not self._memory.options.read_only,
             ),

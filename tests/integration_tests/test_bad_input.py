@@ -24,6 +24,7 @@ from langchain_mastra_memory import (
     ObservationNode,
     Reflection,
     SemanticRecall,
+    SemanticRecallRetriever,
     Speaker,
     SQLMemoryStore,
     ThreadTitles,
@@ -279,6 +280,27 @@ def test_a_value_of_the_wrong_kind_is_refused_and_changes_nothing(
     assert everything(memory) == before
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"k": 0},
+        {"mode": "all"},
+        {"message_range": -1},
+        {"filter": {"k": {"$where": 1}}},
+        {"threshold": "high"},
+        {"threshold": 1.5},
+        {"m": 1},
+    ],
+    ids=str,
+)
+async def test_what_a_call_of_the_retriever_overrides_is_refused_like_its_fields(memory: Memory, wrong: Any) -> None:
+    retriever = memory.retriever(resource_id="ada")
+    with pytest.raises(MastraMemoryError):
+        retriever.invoke("hello", **wrong)
+    with pytest.raises(MastraMemoryError):
+        await retriever.ainvoke("hello", **wrong)
+
+
 class Unshowable:
     def __repr__(self) -> str:
         raise RuntimeError("no")
@@ -295,6 +317,9 @@ MADE: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
     (ObservationNode, {}, "memory", (None, 5, Memory)),
     (ObservationNode, {"memory": Memory()}, "trim_messages", ("perhaps",)),
     (ObservationNode, {"memory": Memory()}, "input_messages_key", NO_TEXT),
+    (SemanticRecallRetriever, {}, "memory", (None, 5, Memory)),
+    (SemanticRecallRetriever, {"memory": Memory(semantic_recall=True)}, "k", (0, "many")),
+    (SemanticRecallRetriever, {"memory": Memory(semantic_recall=True)}, "filter", (5, {"k": {"$where": 1}})),
     (ThreadTitles, {}, "model", NO_MODEL),
     (Observation, {}, "model", NO_MODEL),
     (Observation, {}, "previous_observer_tokens", (None, -1, "all")),
