@@ -22,6 +22,8 @@ class CheckedOptions(BaseModel):
                 super().__init__(**values)
             except ValidationError as error:
                 raise ConfigurationError(faults_of(type(self).__name__, error)) from error
+            except TypeError as error:  # options in a mapping whose keys are no names
+                raise ConfigurationError(f"{type(self).__name__}: {error}") from error
 
 
 def faults_of(name: str, error: ValidationError) -> str:

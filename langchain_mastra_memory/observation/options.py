@@ -148,6 +148,8 @@ class _Options(BaseModel):
                 super().__init__(**options)
             except ValidationError as error:
                 raise ConfigurationError(_reason(type(self).__name__, error)) from error
+            except TypeError as error:  # options in a mapping whose keys are no names
+                raise ConfigurationError(f"{type(self).__name__}: {error}") from error
 
 
 def _reason(name: str, error: ValidationError) -> str:

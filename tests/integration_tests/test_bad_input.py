@@ -334,6 +334,8 @@ MADE: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
     (SemanticRecall, {}, "top_k", (0, "many", None)),
     (SemanticRecall, {}, "tok_k", (4,)),
     (SemanticRecall, {}, "filter", (5, {"k": {"$where": 1}})),
+    (SemanticRecall, {}, "weights", (5, {5: 5}, {"unknown": 1})),
+    (ObservationalMemory, {}, "observation", (5, {5: 5}, {"unknown": 1})),
     (HNSW, {}, "m", (0, "many")),
     (Speaker, {"name": "Ann"}, "id", ("", None, 5)),
     (as_user_turn, {"text": "hi"}, "speaker", (None, "Ann", {"id": "u1", "name": "Ann"})),
