@@ -56,6 +56,7 @@ from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint
 from langchain_mastra_memory.threads.planning import FEW, Planner, known_list, learn_numbers
 from langchain_mastra_memory.threads.reading import Reader, known_checkpoint, known_lists, tuple_of
 from langchain_mastra_memory.threads.runs import NO_REPORT, RUN_CHANNEL, report_of
+from langchain_mastra_memory.tokens import estimator, ready
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.agents.run_options import RunOptions
@@ -198,8 +199,6 @@ class Putting:
         raise StoreLockedError(f"thread {address.thread_id[:80]!r} was changed by others {ATTEMPTS} times in a row")
 
     async def _counter(self, io: IO) -> CountTokens:
-        from langchain_mastra_memory.tokens import estimator, ready  # noqa: PLC0415 - numbers of models
-
         counter = estimator() if self._memory is None else self._memory.token_counter
         self._count = (await ready(counter, io)).count_message
         return self._count
