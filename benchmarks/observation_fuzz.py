@@ -515,8 +515,14 @@ def kill_run(
     url: str, kills: int, scope: Literal["thread", "resource"], seed: int, processes: int = 3
 ) -> tuple[int, int]:
     """Run processes, kill one at random again and again, and check all the while; return kills and checks."""
+    with SQLMemoryStore(url) as store:
+        return _kill_run(store, url, kills, scope, seed=seed, processes=processes)
+
+
+def _kill_run(
+    store: SQLMemoryStore, url: str, kills: int, scope: Literal["thread", "resource"], *, seed: int, processes: int
+) -> tuple[int, int]:
     rng = random.Random(seed)
-    store = SQLMemoryStore(url)
     world = World(rng=rng, store=store, scope=scope, counter=999_000_000)
     for name in ("a", "b"):
         world.put(name, [HumanMessage(world.text())])
@@ -553,7 +559,6 @@ def kill_run(
             process.communicate()
     for name in ("a", "b"):
         check(store.run(ReadLog(address=world.address(name), covered=True)))
-    store.close()
     return killed, checks
 
 
