@@ -266,8 +266,9 @@ class ScopeIndex:
         if not visible.all():
             rows, thread, seq, branch = rows[visible], thread[visible], seq[visible], branch[visible]
         number = np.zeros(len(rows), dtype=np.int64)
-        np.cumsum(np.diff(thread) != 0, out=number[1:])
-        first = np.flatnonzero(np.diff(number, prepend=-1)) if len(number) else number
+        if len(edges):
+            np.cumsum(np.diff(thread) != 0, out=number[1:])
+        first = np.flatnonzero(np.diff(number, prepend=-1)) if len(edges) else np.arange(min(len(rows), 1))
         return View(
             rows=rows,
             keys=self._keys[thread[first]],
@@ -292,14 +293,16 @@ class ScopeIndex:
 
     def matches(self, view: View, terms: Sequence[int]) -> list[Match]:
         """Return where each term of a query occurs in a view."""
-        places = np.full(len(self._ids), -1, dtype=np.int64)
-        places[view.rows] = np.arange(len(view))
-        is_whole = len(view) == len(places)
+        is_whole = len(view) == len(self._ids)
+        places: Ints | None = None  # where each row stands in the view
+        if not (is_whole and self._is_sorted):  # else where it stands in the index
+            places = np.full(len(self._ids), -1, dtype=np.int64)
+            places[view.rows] = np.arange(len(view))
         hashes = np.asarray(terms, dtype=np.int64).astype(np.uint32) & np.uint32(HASH_MASK)
         found = []
         for base, tail in zip(self._base.find(hashes), self._tail.find(hashes), strict=True):
             rows, counts = (np.append(base[0], tail[0]), np.append(base[1], tail[1])) if len(tail[0]) else base
-            at = places[rows]
+            at = rows.astype(np.int64) if places is None else places[rows]
             if not is_whole:
                 seen = at >= 0
                 at, counts = at[seen], counts[seen]

@@ -143,11 +143,14 @@ def lexical(view: View, matches: Sequence[Match]) -> tuple[Doubles, Doubles]:
         thread_bound += factor
     if not bound:
         return np.zeros(len(view)), threads
-    # All terms in one go: for a short list of messages the calls cost more than the numbers.
+    # All terms in one go: for a short list of messages the calls cost more than the numbers. In place, since for a long
+    # one it is the memory that costs: factor * count / (count + norm).
     places = np.concatenate([match.places for match in matches])
     counts = np.concatenate([match.counts for match in matches])
-    weight = np.repeat(factors, [len(match.places) for match in matches])
-    scores = weight * counts / (counts + view.norm[places])
+    scores = np.repeat(factors, [len(match.places) for match in matches])
+    scores *= counts
+    counts += view.norm[places]
+    scores /= counts
     messages = np.bincount(places, weights=scores, minlength=len(view))
     return messages / bound, threads / thread_bound
 

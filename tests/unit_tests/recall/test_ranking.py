@@ -341,3 +341,6 @@ def test_a_view_is_in_order_however_its_rows_came(seed: int) -> None:
                 found.setdefault(key, []).append((seq, age))
             assert found == {key: sorted(rows) for key, rows in there.items()}
             assert (np.diff(view.thread) >= 0).all()
+            (match,) = index.matches(view, TOKENIZER.query("zebra"))
+            assert sorted(match.places.tolist()) == list(range(len(view)))
+            assert [index._ids[row] for row in view.rows] == view.age.tolist()
