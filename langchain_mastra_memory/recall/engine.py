@@ -165,7 +165,7 @@ class RecallEngine:
         if gathered.read.rows is not None:
             gathered = await self._streamed(io, search, gathered)
         chosen = await io.thread(choose, search, gathered)
-        return await fetch(io, search, chosen)
+        return await fetch(io, search, chosen, gathered.scope)
 
     async def reindex(self, io: IO, progress: Callable[[int, int], object] | None) -> int:
         """Write every blob anew, then embed everything."""
@@ -228,6 +228,7 @@ class RecallEngine:
                     with_vectors=inside,
                     with_pending=not waited,
                     with_metadata=search.filter is not None,
+                    with_models=search.mode != "lexical",
                     most=most,
                 )
             )

@@ -10,6 +10,7 @@ from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.recall.choosing import Chosen
 from langchain_mastra_memory.recall.ranking import View
 from langchain_mastra_memory.recall.results import Hit, Search, incomplete
+from langchain_mastra_memory.recall.scopes import Scope
 from langchain_mastra_memory.store.operations.index import ReadPlaces
 from langchain_mastra_memory.types import StoredMessage
 
@@ -17,11 +18,18 @@ _GROW: Final = 4  # by so many messages what is read of a stretch grows where a 
 _MOST: Final = 32  # messages that a stretch grows at each end
 
 
-async def fetch(io: IO, search: Search, chosen: Chosen) -> list[Hit]:
-    """Read the hits and their neighbours, whole tool pairs, and check whose they are."""
+async def fetch(io: IO, search: Search, chosen: Chosen, scope: Scope) -> list[Hit]:
+    """Read the hits and their neighbours, whole tool pairs, and check whose they are.
+
+    Args:
+        io: What to read with.
+        search: The search.
+        chosen: Its hits.
+        scope: The scope that they are of; it keeps how far stretches had to grow, so that the next are read at once.
+    """
     view = chosen.view
     before, after = search.around
-    stretches = {hit: _Stretch(view, hit, before, after) for hit in chosen.hits}
+    stretches = {hit: _Stretch(view, hit, before, after, scope.growth) for hit in chosen.hits}
     stored: dict[int, StoredMessage] = {}
     asked: set[int] = set()
     while places := sorted({place for stretch in stretches.values() for place in stretch.wanted} - asked):
@@ -31,6 +39,8 @@ async def fetch(io: IO, search: Search, chosen: Chosen) -> list[Hit]:
         stored |= {by_place[place]: message for place, message in rows.items()}
         for stretch in stretches.values():
             stretch.grow(stored)
+    grown = max((stretch.growth for stretch in stretches.values()), default=0)
+    scope.growth = min(max(scope.growth, grown), _GROW)
     hits = []
     for hit, stretch in stretches.items():
         message = stored.get(hit)
@@ -57,10 +67,16 @@ class _Stretch:
         wanted: The positions to read.
     """
 
-    def __init__(self, view: View, hit: int, before: int, after: int) -> None:
+    def __init__(self, view: View, hit: int, before: int, after: int, margin: int) -> None:
         self._first, self._last = _within(view, hit, before + _MOST, after + _MOST)
         self.low, self.high = max(hit - before, self._first), min(hit + after, self._last)
-        self.wanted = range(self.low, self.high + 1)
+        self._small = (self.low, self.high)
+        self.wanted = range(max(self.low - margin, self._first), min(self.high + margin, self._last) + 1)
+
+    @property
+    def growth(self) -> int:
+        """By how many messages it has grown, at the end where it has grown most."""
+        return max(self._small[0] - self.low, self.high - self._small[1])
 
     def grow(self, stored: Mapping[int, StoredMessage]) -> None:
         """Grow over what was read until it is whole, or want more where that is not enough."""

@@ -23,12 +23,14 @@ class Scope:
         index: The arrays.
         seen: By thread key: how far the index has come.
         version: Counts changes, so that a read made for an older state is not applied.
+        growth: By how many messages stretches around hits had to grow to have whole tool pairs, at most a few.
         lock: Held while the arrays change or are scored.
     """
 
     index: ScopeIndex
     seen: dict[int, Seen] = field(default_factory=dict)
     version: int = 0
+    growth: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def known(self) -> tuple[int, Mapping[int, Seen]]:

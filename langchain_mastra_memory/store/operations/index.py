@@ -119,6 +119,7 @@ class ReadScope(Operation[ScopeRead]):
         with_vectors: Whether vectors are read.
         with_pending: Whether it is counted what is still to be embedded.
         with_metadata: Whether the metadata of the threads is read.
+        with_models: Whether it is read which models the vectors are of.
         most: Read no rows when the scope has more messages than this; None: read them all.
 
     Raises:
@@ -132,6 +133,7 @@ class ReadScope(Operation[ScopeRead]):
     with_vectors: bool = False
     with_pending: bool = False
     with_metadata: bool = False
+    with_models: bool = True
     most: int | None = None
 
 

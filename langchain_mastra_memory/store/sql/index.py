@@ -271,7 +271,7 @@ def read_scope(tx: Tx, op: ReadScope) -> ScopeRead:
     read = ScopeRead(
         threads=tuple(states),
         override=override,
-        models=tuple(tx.all(_MODELS)),
+        models=tuple(tx.all(_MODELS)) if op.with_models else (),
         terms=int(tx.value(_TERMS) or 0),
     )
     keys = [state.key for state in states]

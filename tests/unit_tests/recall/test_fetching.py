@@ -63,7 +63,9 @@ def test_a_hit_comes_with_the_shortest_stretch_that_has_whole_tool_pairs(
         assert [stored.id for stored in found] == shortest(messages, place, around)
 
 
-def test_a_search_among_tool_calls_reads_twice_at_most(memory_factory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_among_tool_calls_reads_twice_at_most_and_the_next_one_once(
+    memory_factory: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = memory_factory("memory://", semantic_recall=SemanticRecall(mode="lexical"))
     messages: list[BaseMessage] = []
     for turn in range(40):
@@ -85,3 +87,7 @@ def test_a_search_among_tool_calls_reads_twice_at_most(memory_factory: Make, mon
     found = memory.recall(thread_id="t", resource_id="r", query="same question", top_k=4, message_range=1)
     assert len(found) > 12
     assert sum(isinstance(operation, ReadPlaces) for operation in reads) <= 2
+    reads.clear()
+    again = memory.recall(thread_id="t", resource_id="r", query="same question", top_k=4, message_range=1)
+    assert [stored.id for stored in again] == [stored.id for stored in found]
+    assert sum(isinstance(operation, ReadPlaces) for operation in reads) == 1
