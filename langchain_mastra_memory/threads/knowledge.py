@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from operator import is_
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -104,7 +105,7 @@ class KnownList:
     def place(self, message: BaseMessage) -> tuple[str, int] | None:
         """Return where the body of a message is, if it is one of these and as it was."""
         if self._index is None:
-            self._index = {id(known): index for index, known in enumerate(self.messages)}
+            self._index = dict(zip(map(id, self.messages), count(), strict=False))
         index = self._index.get(id(message))
         if index is None or not holds(self.taken[index], message):
             return None

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from operator import attrgetter, eq
 from typing import Any, Final, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-Snapshot: TypeAlias = tuple[Any, ...]
+Snapshot: TypeAlias = Mapping[str, Any]
+"""The fields of a message, and what it holds besides them, by name."""
 
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
 _EMPTY: Final[dict[type, Any]] = {dict: {}, list: []}
 """Stand for every empty dict and list in snapshots, so that a snapshot is one object: the collector looks at each."""
+_SLICE: Final = 500
+"""Messages compared at once, before other threads get their turn: the next node of the run is in one of them."""
+_BESIDES: Final = "__pydantic_extra__"
 _FIELDS: Final = attrgetter("__dict__")
 _EXTRA: Final = attrgetter("__pydantic_extra__")
 _set_slot: Final = object.__setattr__
@@ -33,30 +38,37 @@ def copy_plain(value: Any) -> Any:
 
 def snapshot(message: BaseMessage) -> Snapshot:
     """Return what a message holds, sharing nothing that can change; `holds` compares it."""
-    values: list[Any] = list(message.__dict__.values())
-    for place, value in enumerate(values):
+    values: dict[str, Any] = message.__dict__.copy()
+    for name, value in values.items():
         kind = type(value)
         if kind not in _ATOMS:
-            values[place] = _EMPTY[kind] if kind in _EMPTY and not value else copy_plain(value)
+            values[name] = _EMPTY[kind] if kind in _EMPTY and not value else copy_plain(value)
     extra = message.__pydantic_extra__
     if extra:
-        values.append(deepcopy(extra))
-    return tuple(values)
+        values[_BESIDES] = deepcopy(extra)
+    return values
 
 
 def holds(taken: Snapshot, message: BaseMessage) -> bool:
     """Tell whether a message still is as it was when the snapshot was taken: nodes do change messages in place."""
     extra = message.__pydantic_extra__
     if extra:
-        return (*message.__dict__.values(), extra) == taken
-    return tuple(message.__dict__.values()) == taken
+        return {**message.__dict__, _BESIDES: extra} == taken
+    return message.__dict__ == taken
 
 
 def all_hold(taken: Sequence[Snapshot], messages: Sequence[BaseMessage]) -> bool:
     """Tell whether every message is as it was; of a long list, without a call for each."""
-    if any(map(_EXTRA, messages)):
-        return all(map(holds, taken, messages))
-    return all(map(eq, taken, map(tuple, map(dict.values, map(_FIELDS, messages)))))
+    for first in range(0, len(messages), _SLICE):
+        if first:
+            time.sleep(0)
+        some, before = messages[first : first + _SLICE], taken[first : first + _SLICE]
+        if any(map(_EXTRA, some)):
+            if not all(map(holds, before, some)):
+                return False
+        elif not all(map(eq, before, map(_FIELDS, some))):
+            return False
+    return True
 
 
 class Mold:
@@ -83,7 +95,7 @@ class Mold:
                 else:
                     self._values[name] = copy = copy_plain(value)
                     self._nested.append((name, copy))
-        self.taken: Snapshot = tuple(self._values.values())
+        self.taken: Snapshot = self._values
 
     @classmethod
     def of(cls, message: BaseMessage) -> Mold | None:
