@@ -94,7 +94,7 @@ class Entry(NamedTuple):
 
     def has_ranges(self) -> bool:
         """Tell whether any hole points to bodies."""
-        return any(True for _ in self.ranges())
+        return bool(self.holes) and any(True for _ in self.ranges())
 
 
 class Skeleton(NamedTuple):

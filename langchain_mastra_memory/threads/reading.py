@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -24,6 +26,9 @@ from langchain_mastra_memory.threads.entries import GONE, LIST, MESSAGE, SNAPSHO
 from langchain_mastra_memory.threads.knowledge import KnownCheckpoint, KnownList, Stored
 from langchain_mastra_memory.threads.snapshots import Mold, Snapshot, snapshot
 
+MANY: Final = 256
+"""Messages of one list that are read without the garbage collector."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -38,6 +43,19 @@ class Loaded:
     messages: list[BaseMessage]
     taken: list[Snapshot]
     whole: bool
+
+
+@contextmanager
+def _collecting_later(items: Sequence[object]) -> Iterator[None]:
+    """Put the garbage collector off while many messages are made: it would look at all of them several times."""
+    if len(items) <= MANY or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Reader:
@@ -70,17 +88,16 @@ class Reader:
         for part in hole.parts:
             if type(part) is Range:
                 read, known = self._read.bodies.get(part.space, {}), self._known.get(part.space, {})
-                for n in range(part.first, part.last + 1):
-                    stored = known.get(n) or read.get(n)
-                    mold = stored if isinstance(stored, Mold) else self._decoded(part.space, n, stored)
-                    if isinstance(mold, Mold):
-                        messages.append(mold.make())
-                        taken.append(mold.taken)
-                    elif mold is not None:
-                        messages.append(mold)
-                        taken.append(snapshot(mold))
-                    else:
-                        whole = False
+                found: list[Any] = list(map(known.get, range(part.first, part.last + 1)))
+                with _collecting_later(found):
+                    for index, stored in enumerate(found):
+                        if type(stored) is not Mold:
+                            n = part.first + index
+                            found[index] = self._decoded(part.space, n, stored or read.get(n))
+                    kept = [item for item in found if item is not None]
+                    messages += [item.make() if type(item) is Mold else item for item in kept]
+                    taken += [item.taken if type(item) is Mold else snapshot(item) for item in kept]
+                whole = whole and len(kept) == len(found)
             elif isinstance(part, Loose):
                 whole = False
                 if part.form != GONE:

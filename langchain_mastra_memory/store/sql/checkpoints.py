@@ -293,9 +293,9 @@ def _start(tx: Tx, thread: ThreadRow, given: Place | None) -> Position:
 
 def put_alone(tx: Tx, op: PutCheckpoint) -> Put | None:
     """Write a checkpoint that brings nothing else, in one statement, if the thread stands where its parent stands."""
-    root = not op.address.ns
-    if op.known is None or op.bodies or op.values or (root and (op.start is None or _is_archiving(op.archive))):
+    if op.known is None or not _brings_nothing(op):
         return None
+    root = not op.address.ns
     start = op.start if root else None
     base = None
     if start is not None:
@@ -320,6 +320,18 @@ def put_alone(tx: Tx, op: PutCheckpoint) -> Put | None:
     if not tx.run(_PUT_ROOT if root else _PUT_NESTED, params):
         return None
     return Put(op.known, (), (), None if start is None or base is None else Place(start.branch, start.head, base))
+
+
+def _brings_nothing(op: PutCheckpoint) -> bool:
+    """Tell whether a checkpoint is a row and nothing else, if the thread is as it was planned for."""
+    if op.known is None or op.bodies or op.values:
+        return False
+    return bool(op.address.ns) or (op.start is not None and not _is_archiving(op.archive))
+
+
+def _points_nowhere(op: PutWrites) -> bool:
+    """Tell whether what a task did stands in its own row."""
+    return op.known is not None and not op.bodies and not any(w.entry.has_ranges() for w in op.task_writes)
 
 
 def _is_archiving(plan: ArchivePlan | None) -> bool:
@@ -354,7 +366,7 @@ def _look_up(tx: Tx, op: PutCheckpoint | PutWrites, plan: ArchivePlan | None, *,
     return _Found(thread, made, known, last)
 
 
-@tries_alone(PutCheckpoint)
+@tries_alone(PutCheckpoint, single=_brings_nothing)
 def put_outside(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need | None:
     """Write a checkpoint in one statement; on a server also in a transaction that begins with the look-up."""
     at_once = put_alone(tx, op)
@@ -439,10 +451,10 @@ def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Nee
     return Put((thread.epoch, edits), tuple(numbers), tuple(stored), place, gone)
 
 
-@tries_alone(PutWrites)
+@tries_alone(PutWrites, single=_points_nowhere)
 def put_writes_alone(tx: Tx, op: PutWrites) -> Put | None:
     """Write what a task did in one statement, if the thread is there, and it brings no bodies and is the first call."""
-    if op.known is None or op.bodies or any(w.entry.holes and w.entry.has_ranges() for w in op.task_writes):
+    if op.known is None or not _points_nowhere(op):
         return None
     params = {
         "thread_id": op.address.thread_id,

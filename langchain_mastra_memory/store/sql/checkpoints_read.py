@@ -224,7 +224,7 @@ def _one(tx: Tx, address: Address, checkpoint_id: str | None) -> tuple[_Where | 
     return where, stored_checkpoint(address.thread_id, row[:-3], tasks)
 
 
-@tries_alone(GetCheckpoint)
+@tries_alone(GetCheckpoint, single=lambda op: bool(op.have))
 def get_alone(tx: Tx, op: GetCheckpoint) -> Read | None:
     """Return a checkpoint in one statement, if the asker has every body and value that it needs."""
     where, found = _one(tx, op.address, op.id)

@@ -20,17 +20,23 @@ HANDLERS: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
 ALONE: dict[type[Operation[Any]], Callable[[Tx, Any], Any]] = {}
 """For some operations, a body that is tried first; None means that it did nothing."""
 
+SINGLE: dict[type[Operation[Any]], Callable[[Any], bool]] = {}
+"""For the same operations, whether that body may do all in one statement: where trips cost nothing, only then."""
 
-def tries_alone(operation: type[Op]) -> Callable[[Callable[[Tx, Op], T | None]], Callable[[Tx, Op], T | None]]:
+
+def tries_alone(
+    operation: type[Op], *, single: Callable[[Op], bool]
+) -> Callable[[Callable[[Tx, Op], T | None]], Callable[[Tx, Op], T | None]]:
     """Register a body that is tried first, outside of a transaction: it saves the statements that begin and end one.
 
     It may do its work in one statement, which may be sent twice to a server; or do nothing and return None. On
     PostgreSQL, where each statement is a trip, it may also begin a transaction itself, `Tx.all_of(..., begin=True)`,
-    and do everything.
+    and do everything. `single` tells of an operation whether one statement may be enough.
     """
 
     def register(function: Callable[[Tx, Op], T | None]) -> Callable[[Tx, Op], T | None]:
         ALONE[operation] = function
+        SINGLE[operation] = single
         return function
 
     return register

@@ -22,7 +22,7 @@ from langchain_mastra_memory.store.base import Operation
 from langchain_mastra_memory.store.sql.door import Door
 from langchain_mastra_memory.store.sql.failures import map_sqlite
 from langchain_mastra_memory.store.sql.migrate import check_version, migrate, migrations
-from langchain_mastra_memory.store.sql.registry import ALONE, handler_of
+from langchain_mastra_memory.store.sql.registry import ALONE, SINGLE, handler_of
 from langchain_mastra_memory.store.sql.spares import Spares
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
 from langchain_mastra_memory.store.sql.writer import WriteQueue
@@ -199,10 +199,11 @@ class SQLiteBackend:
             return self._run(operation)
 
     def _run(self, operation: Operation[T]) -> T:
-        tried = ALONE.get(type(operation))
+        kind = type(operation)
+        tried = ALONE.get(kind)
         queued = operation.writes or self._in_memory
         try:
-            if tried is not None:
+            if tried is not None and SINGLE[kind](operation):
                 # Reads too: the writer's connection has the newest pages in its cache, others read them again.
                 alone: Callable[[sqlite3.Cursor], T | None] = self._work(operation, tried)
                 result = self._queue.run_alone(alone)

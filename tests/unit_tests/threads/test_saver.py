@@ -1,6 +1,7 @@
 """What LangGraph relies on in a checkpointer and the published suite does not ask."""
 
 import asyncio
+import gc
 import operator
 import threading
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing_extensions import TypedDict
 from langchain_mastra_memory.errors import ConfigurationError, InvalidIdError, ThreadNotFoundError
 from langchain_mastra_memory.memory import Memory
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
+from langchain_mastra_memory.threads.reading import MANY
 from langchain_mastra_memory.threads.saver import ThreadSaver
 from langchain_mastra_memory.threads.versions import next_version
 from langchain_mastra_memory.tokens import TokenCounter, estimator
@@ -610,3 +612,14 @@ def test_message_ids_with_lone_surrogates_survive(store):
     graph.invoke({"messages": [HumanMessage("q", id="h\ud800")]}, config())
     again = builder.compile(checkpointer=ThreadSaver(store)).get_state(config())
     assert [message.id for message in again.values["messages"]] == ["h\ud800", "a\ud800"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_reading_a_long_list_leaves_the_garbage_collector_as_it_was(saver, enabled):
+    at = put(saver, {"messages": [HumanMessage(str(n), id=f"m{n}") for n in range(MANY + 10)]})
+    gc.enable() if enabled else gc.disable()
+    try:
+        assert len(values_of(saver, at)["messages"]) == MANY + 10
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
