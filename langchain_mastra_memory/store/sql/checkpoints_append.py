@@ -13,7 +13,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from langchain_mastra_memory.store.operations.checkpoints import Archived, Place, Put, PutCheckpoint
+from langchain_mastra_memory.store.operations.checkpoints import Archived, ArchivePlan, Place, Put, PutCheckpoint
 from langchain_mastra_memory.store.sql.cascade import WrittenRow, on_messages_saved
 from langchain_mastra_memory.store.sql.checkpoints_archive import REFUSED
 from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow
@@ -147,18 +147,9 @@ def append(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | None:
         begin: Whether there is no transaction yet, and each statement is a trip: one is begun only if it is needed.
     """
     plan, start = op.archive, op.start
-    if plan is None or start is None or op.known is None or op.values or op.address.ns:
+    if plan is None or start is None or op.known is None or not _is_step(op, plan):
         return None
-    if not 0 < len(plan.messages) <= FEW or len(op.bodies) > FEW:
-        return None
-    if plan.removed or plan.accepted or plan.replaced or plan.demote or plan.own is not None:
-        return None
-    first = op.bodies[0] if op.bodies else None
-    numbers = [(body.space, body.expected) for body in op.bodies]
-    if first is not None and numbers != [(first.space, first.expected + i) for i in range(len(numbers))]:
-        return None
-    if len({message.id for message in plan.messages}) != len(plan.messages):
-        return None
+    numbers = tuple((body.space, body.expected) for body in op.bodies)
     provisional = plan.run != "final"
     head = start.head + len(plan.messages)
     place = Place(start.branch, head, start.head if op.base is None else min(op.base, head))
@@ -168,13 +159,13 @@ def append(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | None:
         "epoch": op.known[0],
         "old_edits": op.known[1],
         "old_head": start.head,
-        "last_body": first.expected - 1 if first is not None else 0,
+        "last_body": numbers[0][1] - 1 if numbers else 0,
         "more_texts": 0 if provisional else 1,
         "message_branch": start.branch,
         "message_revision": 1,
         "message_outside": 0,
         "message_created_at": tx.now,
-        "checkpoint_ns": f"/{op.address.ns}",
+        "checkpoint_ns": ROOT,
         "checkpoint_id": op.id,
         "checkpoint_parent": op.parent,
         "checkpoint_body": dump_skeleton(settle_skeleton(op.skeleton, numbers, ())),
@@ -187,27 +178,42 @@ def append(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | None:
         "checkpoint_created_at": tx.now,
     }
     for index, message in enumerate(plan.messages):
-        params[f"message_seq_{index}"] = start.head + 1 + index
-        params[f"message_id_{index}"] = message.id
-        params[f"message_role_{index}"] = message.role
-        params[f"message_kind_{index}"] = REFUSED if provisional else message.kind
-        params[f"message_body_{index}"] = message.body
-        params[f"message_metadata_{index}"] = dump_json(message.metadata) if message.metadata else None
-        params[f"message_tokens_{index}"] = message.tokens
+        kind = REFUSED if provisional else message.kind
+        metadata = dump_json(message.metadata) if message.metadata else None
+        values = (start.head + 1 + index, message.id, message.role, kind, message.body, metadata, message.tokens)
+        params.update((f"message_{name}_{index}", value) for name, value in zip(_OWN, values, strict=True))
     for index, body in enumerate(op.bodies):
-        params[f"body_space_{index}"] = body.space
-        params[f"body_n_{index}"] = body.expected
-        params[f"body_id_{index}"] = body.id
-        params[f"body_form_{index}"] = body.form
-        params[f"body_body_{index}"] = body.body
+        kept = (body.space, body.expected, body.id, body.form, body.body)
+        params.update((f"body_{name}_{index}", value) for name, value in zip(_BODY, kept, strict=True))
     told = not provisional and on_messages_saved.has_work(op.features)
     row = _run(tx, (len(plan.messages), len(op.bodies)), params, begin=begin and told)
     if row is None:
         return None
     if told:
-        thread = ThreadRow(*row)
-        on_messages_saved.fire(tx, thread, _written(plan.messages, start, tx.now), op.features)
-    return Put(op.known, tuple(numbers), (), place)
+        on_messages_saved.fire(tx, ThreadRow(*row), _written(plan.messages, start, tx.now), op.features)
+    return Put(op.known, numbers, (), place)
+
+
+def _is_step(op: PutCheckpoint, plan: ArchivePlan) -> bool:
+    """Tell whether a put may be such a step, as far as the plan knows."""
+    if (
+        op.address.ns
+        or op.values
+        or plan.removed
+        or plan.accepted
+        or plan.replaced
+        or plan.demote
+        or plan.own is not None
+    ):
+        return False
+    if not 0 < len(plan.messages) <= FEW or len(op.bodies) > FEW:
+        return False
+    if len({message.id for message in plan.messages}) != len(plan.messages):
+        return False
+    first = op.bodies[0] if op.bodies else None
+    return first is None or all(
+        (body.space, body.expected) == (first.space, first.expected + index) for index, body in enumerate(op.bodies)
+    )
 
 
 def _run(tx: Tx, size: tuple[int, int], params: dict[str, Any], *, begin: bool) -> Sequence[Any] | None:
