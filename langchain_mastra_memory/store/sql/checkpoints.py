@@ -35,7 +35,7 @@ from langchain_mastra_memory.store.sql.checkpoints_archive import (
 from langchain_mastra_memory.store.sql.lines import make_thread
 from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow, not_found
 from langchain_mastra_memory.store.sql.positions import ROOT
-from langchain_mastra_memory.store.sql.registry import handles, tries_alone
+from langchain_mastra_memory.store.sql.registry import handles, in_every_turn, tries_alone
 from langchain_mastra_memory.store.sql.schema import threads
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints, values, writes
 from langchain_mastra_memory.store.sql.threads import announce_thread
@@ -364,6 +364,9 @@ def _look_up(tx: Tx, op: PutCheckpoint | PutWrites, plan: ArchivePlan | None, *,
     known = [KnownRow._make(row) for row in next(left)] if questions[0] is not None else []
     last = {space: n for space, n in next(left) if n is not None} if questions[1] is not None else {}
     return _Found(thread, made, known, last)
+
+
+in_every_turn(lambda _dialect: (_PUT_ROOT, _ADD_AT_ONCE))
 
 
 @tries_alone(PutCheckpoint, single=_brings_nothing)

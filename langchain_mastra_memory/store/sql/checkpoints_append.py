@@ -6,7 +6,7 @@ and the general way is taken. On PostgreSQL the whole step is one statement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -18,10 +18,11 @@ from langchain_mastra_memory.store.sql.cascade import WrittenRow, on_messages_sa
 from langchain_mastra_memory.store.sql.checkpoints_archive import REFUSED
 from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow
 from langchain_mastra_memory.store.sql.positions import ROOT
+from langchain_mastra_memory.store.sql.registry import in_every_turn
 from langchain_mastra_memory.store.sql.rows import message_of
 from langchain_mastra_memory.store.sql.schema import messages, threads, tombstones
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints
-from langchain_mastra_memory.store.sql.tx import Tx
+from langchain_mastra_memory.store.sql.tx import DialectName, Tx
 from langchain_mastra_memory.store.sql.values import dump_json
 from langchain_mastra_memory.threads.entries import dump_skeleton, settle_skeleton
 
@@ -136,6 +137,12 @@ def _statement(new_messages: int, new_bodies: int) -> sa.ClauseElement:
     parts += [insert(bodies, _body_columns(index)) for index in range(new_bodies)]
     parts.append(_put_checkpoint(insert(checkpoints, _checkpoint_columns())))
     return sa.select(moved).add_cte(*(part.cte(f"part_{index}") for index, part in enumerate(parts)))
+
+
+@in_every_turn
+def statements_of_one_message(dialect: DialectName) -> Iterable[sa.ClauseElement]:
+    """Return the statements of a step that brings one message."""
+    return _statements(1, 1) if dialect == "sqlite" else (_statement(1, 1),)
 
 
 def append(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | None:

@@ -23,7 +23,7 @@ from langchain_mastra_memory.store.operations.checkpoints import (
 )
 from langchain_mastra_memory.store.sql.checkpoints import state_of, stored_ns
 from langchain_mastra_memory.store.sql.locking import ThreadRow, find_thread, not_found
-from langchain_mastra_memory.store.sql.registry import handles, tries_alone
+from langchain_mastra_memory.store.sql.registry import handles, in_every_turn, tries_alone
 from langchain_mastra_memory.store.sql.schema import threads
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints, values, writes
 from langchain_mastra_memory.store.sql.tx import Tx, any_of
@@ -222,6 +222,9 @@ def _one(tx: Tx, address: Address, checkpoint_id: str | None) -> tuple[_Where | 
         return where, None
     tasks = [(task_id, path, body) for *_, task_id, path, body in rows if task_id is not None]
     return where, stored_checkpoint(address.thread_id, row[:-3], tasks)
+
+
+in_every_turn(lambda _dialect: (_NEWEST, _BODIES))
 
 
 @tries_alone(GetCheckpoint, single=lambda op: bool(op.have))

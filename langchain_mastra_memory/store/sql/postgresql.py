@@ -76,6 +76,7 @@ class PostgreSQLBackend:
         # Numbered parameters are what the server takes: the driver need not look for named ones in the text.
         numbered = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
         self._statements = Statements(numbered, inline=self._engine.dialect)
+        self._statements.compile_first("postgresql")
         self._executor = ThreadPoolExecutor(int(settings["pool_size"]), thread_name_prefix="mastra-store")
         self._door = Door()
         try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.store.base import Operation
 
 if TYPE_CHECKING:
-    from langchain_mastra_memory.store.sql.tx import Tx
+    from sqlalchemy import ClauseElement
+
+    from langchain_mastra_memory.store.sql.tx import DialectName, Tx
 
 T = TypeVar("T")
 Op = TypeVar("Op", bound=Operation[Any])
@@ -70,3 +72,15 @@ def handler_of(operation: Operation[T]) -> Callable[[Tx, Operation[T]], T]:
             f"the SQL stores cannot run {type(operation).__name__}: no handler is registered for it"
         )
     return handler
+
+
+FIRST_TURN: list[Callable[[DialectName], Iterable[ClauseElement]]] = []
+"""What gives the statements of nearly every turn: compiled as the database is opened, not in the first turn."""
+
+
+def in_every_turn(
+    statements: Callable[[DialectName], Iterable[ClauseElement]],
+) -> Callable[[DialectName], Iterable[ClauseElement]]:
+    """Register the statements of a turn: compiling one takes about a millisecond, once in a process."""
+    FIRST_TURN.append(statements)
+    return statements

@@ -56,6 +56,7 @@ class SQLiteBackend:
             self._check_file(url)
         sa.event.listen(self._engine, "connect", self._prepare_connection)
         self._statements = Statements(self._engine.dialect)
+        self._statements.compile_first("sqlite")
         self._queue = WriteQueue(self._open_connection)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="mastra-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="mastra-read")

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 
+from langchain_mastra_memory.store.sql.registry import FIRST_TURN
 from langchain_mastra_memory.store.sql.values import ESCAPE, decode_text, encode_text
 
 if TYPE_CHECKING:
@@ -146,6 +147,12 @@ class Statements:
         if prepared is None:
             prepared = self._prepared[statement] = Prepared(statement, self._dialect)
         return prepared
+
+    def compile_first(self, dialect: DialectName) -> None:
+        """Compile the statements of nearly every turn."""
+        for statements in FIRST_TURN:
+            for statement in statements(dialect):
+                self[statement]
 
     def once(self, statement: sa.ClauseElement) -> Prepared:
         """Compile a statement that was built for one call; it is not kept."""
