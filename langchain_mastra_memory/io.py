@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -113,6 +114,11 @@ class AsyncIO:
         """Call the function in the pipelines' executor, with this context's variables."""
         work = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._executor(), work)
+
+
+def let_others_run() -> None:
+    """Let go of the interpreter for a moment: long work in C keeps every other thread from it."""
+    time.sleep(0)
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:

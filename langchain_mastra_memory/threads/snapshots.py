@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from operator import attrgetter, eq
 from typing import Any, Final, TypeAlias
 
 from langchain_core.messages import BaseMessage
+
+from langchain_mastra_memory.io import let_others_run
 
 Snapshot: TypeAlias = Mapping[str, Any]
 """The fields of a message, and what it holds besides them, by name."""
@@ -61,7 +62,7 @@ def all_hold(taken: Sequence[Snapshot], messages: Sequence[BaseMessage]) -> bool
     """Tell whether every message is as it was; of a long list, without a call for each."""
     for first in range(0, len(messages), _SLICE):
         if first:
-            time.sleep(0)
+            let_others_run()
         some, before = messages[first : first + _SLICE], taken[first : first + _SLICE]
         if any(map(_EXTRA, some)):
             if not all(map(holds, before, some)):
