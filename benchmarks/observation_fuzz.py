@@ -33,12 +33,16 @@ from langgraph.graph import MessagesState, StateGraph
 
 from langchain_mastra_memory.errors import MastraMemoryError, ThreadNotFoundError
 from langchain_mastra_memory.memory import Memory
-from langchain_mastra_memory.observation import calls, cycles, manual, turn
+from langchain_mastra_memory.observation import calls, manual
+from langchain_mastra_memory.observation.activation import activate, activate_reflection
+from langchain_mastra_memory.observation.buffering import buffer
 from langchain_mastra_memory.observation.engine import Cause
 from langchain_mastra_memory.observation.log import START, made_from
+from langchain_mastra_memory.observation.observing import observe
 from langchain_mastra_memory.observation.options import Observation, ObservationalMemory, Reflection
 from langchain_mastra_memory.observation.planning import tail
 from langchain_mastra_memory.observation.provider import engine_of
+from langchain_mastra_memory.observation.reflecting import reflect
 from langchain_mastra_memory.store.operations.log import LogAddress, LogView, ReadLog
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
 from langchain_mastra_memory.testing import ScriptedChatModel
@@ -308,7 +312,7 @@ class World:
                 ranges[key] = part
         if not ranges or not view.state.movable:
             return
-        outcome, _ = await cycles.observe(engine, io, cause, view, ranges, target=target)
+        outcome, _ = await observe(engine, io, cause, view, ranges, target=target)
         if outcome.error is not None and not isinstance(outcome.error, ThreadNotFoundError):
             raise outcome.error
         self.dropped += len(outcome.dropped)
@@ -321,7 +325,7 @@ class World:
         view = await engine.view(io, cause.address)
         if not view.state.log or not view.state.movable or not any(row.text for row in view.state.log):
             return
-        outcome, _ = await cycles.reflect(engine, io, cause, view, target=target)
+        outcome, _ = await reflect(engine, io, cause, view, target=target)
         self.dropped += len(outcome.dropped)
         self.committed += len(outcome.rows)
 
@@ -331,9 +335,9 @@ class World:
         cause = Cause(address=self.address(thread), trigger="manual")
         view = await engine.view(io, cause.address)
         if view.state.buffered:
-            view = await turn.activate(engine, io, cause, view, count=self.rng.randint(1, 3), trigger="manual")
+            view = await activate(engine, io, cause, view, count=self.rng.randint(1, 3), trigger="manual")
         if view.state.pending is not None and view.state.movable:
-            await turn.activate_reflection(engine, io, cause, view)
+            await activate_reflection(engine, io, cause, view)
 
     async def reobserver(self, thread: str) -> None:
         engine = engine_of(self.rng.choice(self.memories))
@@ -505,7 +509,7 @@ def worker(url: str, seed: int, scope: Literal["thread", "resource"]) -> None:
                 cause = Cause(address=world.address(name), trigger="async-buffer")
                 from langchain_mastra_memory.io import drive
 
-                drive(turn._buffer(engine, memory.io(is_async=False), cause)) if scope == "thread" else None
+                drive(buffer(engine, memory.io(is_async=False), cause)) if scope == "thread" else None
         except MastraMemoryError:
             continue
         print(".", end="", flush=True)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from langchain_mastra_memory.errors import MastraMemoryError, ObservationError, ThreadNotFoundError
 from langchain_mastra_memory.models import ModelSpec
-from langchain_mastra_memory.observation import cycles, transitions
+from langchain_mastra_memory.observation import observing, reflecting, transitions
+from langchain_mastra_memory.observation.activation import activate
+from langchain_mastra_memory.observation.cycle import generation_of, names_of, terms_of
 from langchain_mastra_memory.observation.engine import Cause, Engine
 from langchain_mastra_memory.observation.extractors import Extractor
 from langchain_mastra_memory.observation.formatting import Shown
@@ -20,7 +22,6 @@ from langchain_mastra_memory.observation.render import latest_extracted, latest_
 from langchain_mastra_memory.observation.results import ObservationGroup, Observations, ObserveResult, ReflectResult
 from langchain_mastra_memory.observation.summarize import Summary, summarize
 from langchain_mastra_memory.observation.transitions import Observed, Refused
-from langchain_mastra_memory.observation.turn import activate
 from langchain_mastra_memory.store.operations.log import ListGroups, LogAddress, LogView, RangeMessages, RawMessage
 from langchain_mastra_memory.store.operations.messages import Hidden, ListMessages
 from langchain_mastra_memory.store.sql.values import from_micros
@@ -47,7 +48,7 @@ async def observe(engine: Engine, io: IO, cause: Cause) -> ObserveResult:
         found = tail([m.fact for m in thread.raw], view.state.cursor(key), view.state.buffered_to(key))
         if found.closed:
             ranges[key] = found.closed
-    outcome, view = await cycles.observe(engine, io, cause, view, ranges)
+    outcome, view = await observing.observe(engine, io, cause, view, ranges)
     _raise(outcome.error)
     new = tuple(i for i in view.state.head.log if i not in before)
     return ObserveResult(
@@ -69,7 +70,7 @@ async def reflect(engine: Engine, io: IO, cause: Cause, wish: str) -> ReflectRes
     if not size:
         now = await observations(engine, io, cause.address)
         return ReflectResult(reflected=False, tokens_before=0, tokens_after=0, observations=now, reason="empty")
-    outcome, view = await cycles.reflect(engine, io, cause, view, wish=wish)
+    outcome, view = await reflecting.reflect(engine, io, cause, view, wish=wish)
     _raise(outcome.error)
     return ReflectResult(
         reflected=bool(outcome.rows),
@@ -107,7 +108,7 @@ async def observations(engine: Engine, io: IO, address: LogAddress) -> Observati
     pending = sum(m.fact.tokens for thread in view.threads.values() for m in thread.raw)
     last = [edges[row.id][1] for row in state.log if row.id in edges]
     return Observations(
-        text=log_text(state, names=cycles.names_of(engine, view), current=view.current),
+        text=log_text(state, names=names_of(engine, view), current=view.current),
         tokens=log_tokens(state),
         groups=tuple(_group(view, row, edges) for row in state.log),
         buffered=tuple(_group(view, row, edges) for row in state.buffered),
@@ -116,7 +117,7 @@ async def observations(engine: Engine, io: IO, address: LogAddress) -> Observati
         suggested_response=hints.suggested_response,
         extracted=latest_extracted(state.log),
         pending_tokens=pending,
-        generation=cycles.generation_of(state),
+        generation=generation_of(state),
         cursor=last[-1] if last else _last_covered(state, edges),
         version=state.head.version,
     )
@@ -176,7 +177,7 @@ async def reobserve(engine: Engine, io: IO, cause: Cause) -> ObserveResult:
             lambda seen, r=row, old=stale.id: transitions.reobserved(seen.state.with_rows([r]), r, old),  # type: ignore[misc]  # bound per row
             rows=lambda _seen, r=row: [r],  # type: ignore[misc]  # bound per row
             check=check,
-            terms=cycles.terms_of(engine, [row]),
+            terms=terms_of(engine, [row]),
         )
         if isinstance(verdict, Refused) or verdict is None:
             dropped.append(verdict.reason if isinstance(verdict, Refused) else "position")

@@ -15,12 +15,14 @@ from langchain_mastra_memory.context.layers import Contribution, Layer, Signal
 from langchain_mastra_memory.context.provider import FeatureProvider, Outcome, RunFacts
 from langchain_mastra_memory.context.tags import message_line, wrapped
 from langchain_mastra_memory.errors import ConfigurationError, ThreadNotFoundError
-from langchain_mastra_memory.observation import cycles, markers
+from langchain_mastra_memory.observation import markers
+from langchain_mastra_memory.observation.cycle import names_of
 from langchain_mastra_memory.observation.engine import UNMADE, Engine
 from langchain_mastra_memory.observation.events import emit
 from langchain_mastra_memory.observation.log import LogState, Span
 from langchain_mastra_memory.observation.render import Edges, context_layers, continuation_layer, latest_hints, obscured
-from langchain_mastra_memory.observation.turn import Turn, after_run, before_call, cause_of, own_items
+from langchain_mastra_memory.observation.seen import own_items
+from langchain_mastra_memory.observation.turn import Turn, after_run, before_call, cause_of
 from langchain_mastra_memory.store.operations.log import ListGroups, LogView
 from langchain_mastra_memory.store.operations.messages import NewMessage, SaveMessages
 from langchain_mastra_memory.tokens import ready
@@ -162,7 +164,7 @@ class ObservationProvider(FeatureProvider):
     async def _layers(self, io: IO, view: LogView, state: LogState) -> tuple[Layer, ...]:
         """Return the layers of a log; what was rendered of the same version of it is not rendered again."""
         options = self.options
-        names = cycles.names_of(self.engine, view)
+        names = names_of(self.engine, view)
         others = self._others(view) if names is not None else ""
         place = view.threads[view.current].id if view.current in view.threads else ""
         # Whatever changes a row moves the version of its log; rows of the running turn are named in the head alone.

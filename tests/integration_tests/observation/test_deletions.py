@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from langchain_mastra_memory import Memory, Observation, ObservationalMemory
-from langchain_mastra_memory.observation import cycles
+from langchain_mastra_memory.observation import observing
 from langchain_mastra_memory.testing.models import ScriptedChatModel
 
 
@@ -13,7 +13,7 @@ def test_a_thread_that_is_deleted_between_two_calls_of_one_observation_is_passed
     )
     model = ScriptedChatModel(lambda _messages: "<observations>\n* Something was said.\n</observations>")
     with Memory(sqlite_url) as other, Memory(sqlite_url, model=model, observational_memory=options) as memory:
-        commit = cycles._commit_observed
+        commit = observing._commit
 
         async def commit_and_lose_a_thread(*args, **kwargs):
             reason = await commit(*args, **kwargs)
@@ -21,7 +21,7 @@ def test_a_thread_that_is_deleted_between_two_calls_of_one_observation_is_passed
                 other.delete_thread("b")
             return reason
 
-        monkeypatch.setattr(cycles, "_commit_observed", commit_and_lose_a_thread)
+        monkeypatch.setattr(observing, "_commit", commit_and_lose_a_thread)
         for thread in ("a", "b"):
             said = [("user", f"{thread} " + "word " * 200), ("ai", "noted " * 100)]
             memory.save_messages(said, thread_id=thread, resource_id="r")

@@ -212,6 +212,30 @@ def test_a_lifecycle_hook_that_raises_is_reported_unless_it_is_waited_for(talk):
     assert not strict.observer.calls
 
 
+@pytest.mark.parametrize("moment", ["start", "end"])
+@pytest.mark.parametrize("phase", ["observation", "reflection"])
+def test_a_turn_is_answered_when_a_hook_that_is_waited_for_raises(talk, phase, moment):
+    def boom(_context):
+        raise ValueError("hook boom")
+
+    chat = talk(
+        buffer_tokens=False,
+        hooks=ObservationHooks(**{f"on_{phase}_{moment}": boom}),
+        hook_execution="await",
+        message_tokens=100,
+        reflection=Reflection(observation_tokens=5, buffer_activation=1),
+    )
+    failures = []
+    for turn in range(1, 8):
+        chat.say()
+        failures += chat.failures
+        assert chat.prompt[-1] == f"U{turn}"
+    assert {type(failure.error) for failure in failures} == {ProcessorError}
+    log = chat.memory.get_observations(thread_id="t")
+    assert bool(log.groups) is not (phase == "observation" and moment == "start")
+    assert (log.generation > 0) is (moment == "end")
+
+
 def test_hooks_of_one_call_are_waited_for(talk):
     chat = talk()
     chat.say()
