@@ -130,7 +130,7 @@ def save_messages(tx: Tx, op: SaveMessages) -> list[StoredMessage]:
     appended = [new for message_id, new in given.items() if message_id not in known]
     thread = _settle(tx, thread, len(given), len(appended))
     first = thread.next_seq - len(appended)
-    written = [_written(new, seq, thread.branch, tx.now, outside=op.outside) for seq, new in enumerate(appended, first)]
+    written = [new_row(new, seq, thread.branch, tx.now, outside=op.outside) for seq, new in enumerate(appended, first)]
     _INSERT(
         tx,
         [values_of(thread, row) for row in written],
@@ -208,7 +208,8 @@ def values_of(thread: ThreadRow, row: WrittenRow) -> dict[str, Any]:
     }
 
 
-def _written(new: NewMessage, seq: int, branch: int, now: int, *, outside: bool) -> WrittenRow:
+def new_row(new: NewMessage, seq: int, branch: int, now: int, *, outside: bool) -> WrittenRow:
+    """Return the row of a message that is saved for the first time."""
     return WrittenRow(
         seq=seq,
         branch=branch,

@@ -29,7 +29,7 @@ from langchain_mastra_memory.store.sql.cascade import (
 )
 from langchain_mastra_memory.store.sql.lines import line_after, make_thread, move_thread
 from langchain_mastra_memory.store.sql.locking import ThreadRow, find_thread, lock_thread, not_found
-from langchain_mastra_memory.store.sql.messages import rewrite, values_of
+from langchain_mastra_memory.store.sql.messages import new_row, rewrite, values_of
 from langchain_mastra_memory.store.sql.positions import position_at
 from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, message_of, stored_message
@@ -263,7 +263,10 @@ def save_run(tx: Tx, op: SaveRun) -> list[StoredMessage]:
         branch = line_after(tx, thread.key, branch, head)
         head = before + len(appended) - 1
     thread = move_thread(tx, thread.key, branch=branch, head=head, next_seq=before + len(appended))
-    written = [_row(op, new, seq, branch, tx.now) for seq, new in enumerate(appended, before)]
+    written = [
+        new_row(new, seq, branch, tx.now, outside=op.outside or new.message.id in op.beside)
+        for seq, new in enumerate(appended, before)
+    ]
     tx.run_many(_INSERT, [values_of(thread, row) for row in written])
     if written:
         on_messages_saved.fire(tx, thread, written, op.features)
@@ -296,22 +299,6 @@ def _opened(tx: Tx, op: SaveRun, count: int) -> ThreadRow:
         if made is not None:
             announce_thread(tx, made, op.metadata, op.features)
     return lock_thread(tx, op.thread_id, op.resource_id, seqs=count, texts=1)
-
-
-def _row(op: SaveRun, new: NewMessage, seq: int, branch: int, now: int) -> WrittenRow:
-    return WrittenRow(
-        seq=seq,
-        branch=branch,
-        id=new.message.id or "",
-        role=new.message.type,
-        kind=new.kind,
-        message=new.message,
-        metadata=new.metadata,
-        tokens=new.tokens,
-        revision=1,
-        created_at=now if new.created_at is None else new.created_at,
-        outside=op.outside or new.message.id in op.beside,
-    )
 
 
 @handles(StoreBoundary)
