@@ -9,6 +9,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.history.incoming import fields_of
 from langchain_mastra_memory.shown import shown
 
 HANDOFF_MARK: Final = "__is_handoff_back"
@@ -48,11 +49,12 @@ def read_task(given: object) -> Task:
     """
     if isinstance(given, str):
         return _task(given, (), {})
-    if isinstance(given, Mapping):
-        extra = {key: value for key, value in given.items() if key not in ("messages", "prompt")}
-        if isinstance(given.get("prompt"), str):
-            return _task(given["prompt"], convert_to_messages(given.get("messages") or ()), extra)
-        return _from_messages(convert_to_messages(given.get("messages") or ()), extra)
+    state = fields_of(given)
+    if state is not None:
+        extra = {key: value for key, value in state.items() if key not in ("messages", "prompt")}
+        if isinstance(state.get("prompt"), str):
+            return _task(state["prompt"], convert_to_messages(state.get("messages") or ()), extra)
+        return _from_messages(convert_to_messages(state.get("messages") or ()), extra)
     if isinstance(given, BaseMessage):
         return _from_messages([given], {})
     if isinstance(given, Sequence):

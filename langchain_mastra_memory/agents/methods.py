@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.tools import BaseTool
+from pydantic import BaseModel
 
 from langchain_mastra_memory.agents.call import Call
 from langchain_mastra_memory.agents.core import Turns
@@ -18,7 +19,7 @@ from langchain_mastra_memory.checks import check_choice, check_function, check_t
 from langchain_mastra_memory.context.assembly import describe
 from langchain_mastra_memory.context.preview import Preview
 from langchain_mastra_memory.errors import ConfigurationError
-from langchain_mastra_memory.history.incoming import as_messages
+from langchain_mastra_memory.history.incoming import as_messages, fields_of
 from langchain_mastra_memory.history.options import HISTORY_SOURCES, HistorySource
 from langchain_mastra_memory.ids import checked_id, new_id, optional_id
 from langchain_mastra_memory.io import IO, both
@@ -205,7 +206,7 @@ class AgentMethods(MemoryBase):
         system: str | SystemMessage | None = None,
         tools: Sequence[BaseTool | Mapping[str, Any]] = (),
         model: BaseChatModel | None = None,
-        state: Mapping[str, Any] | Sequence[BaseMessage] | None = None,
+        state: Mapping[str, Any] | BaseModel | Sequence[BaseMessage] | None = None,
         checkpoint_id: str | None = None,
         options: RunOptions | Mapping[str, Any] | None = None,
     ) -> Preview:
@@ -236,8 +237,9 @@ class AgentMethods(MemoryBase):
         if state is not None and checkpoint_id is not None:
             raise ConfigurationError("preview takes a state or a checkpoint_id, not both")
         new = _with_ids(messages)
-        earlier = as_messages(state.get("messages", ()) if isinstance(state, Mapping) else state or (), "state")
-        given: Mapping[str, Any] = {**(state if isinstance(state, Mapping) else {}), "messages": earlier}
+        fields = fields_of(state)
+        earlier = as_messages(state or () if fields is None else fields.get("messages", ()), "state")
+        given: Mapping[str, Any] = {**(fields or {}), "messages": earlier}
         switches = run_options(options)
         call = Call(
             identity=Identity(thread_id=checked_id(thread_id), resource_id=optional_id(resource_id), options=switches),

@@ -18,8 +18,11 @@ from langchain_mastra_memory.agents.identity import Identity, ResourceOf, curren
 from langchain_mastra_memory.agents.record import RunRecord
 from langchain_mastra_memory.agents.saving import archives, finish
 from langchain_mastra_memory.base import MemoryBase
+from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.history.incoming import fields_of
 from langchain_mastra_memory.history.options import HistorySource
 from langchain_mastra_memory.io import IO, drive
+from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.runs import ReadRun
 
 State = Mapping[str, Any]
@@ -108,7 +111,9 @@ def _call(
 ) -> tuple[Identity, Call]:
     runtime, config = get_runtime(), current_config()
     identity = identify(runtime, config, resource_of=resource_of)
-    messages = tuple(state.get(input_key) or ())
+    if input_key not in state:
+        raise ConfigurationError(f"the state has no {input_key!r}: set input_key")
+    messages = tuple(state[input_key] or ())
     for message in messages:
         if not message.id:  # a channel without `add_messages`: the id is given in place, once
             message.id = str(uuid.uuid4())
@@ -130,13 +135,20 @@ def _call(
 
 
 def _node(memory: MemoryBase, body: Body, name: str) -> Runnable[Any, Any]:
-    def sync(state: State) -> dict[str, Any]:
-        return drive(_whole(body(memory.io(is_async=False), state)))
+    def sync(state: object) -> dict[str, Any]:
+        return drive(_whole(body(memory.io(is_async=False), _fields(state))))
 
-    async def asynchronous(state: State) -> dict[str, Any]:
-        return await body(memory.io(is_async=True), state)
+    async def asynchronous(state: object) -> dict[str, Any]:
+        return await body(memory.io(is_async=True), _fields(state))
 
     return MemoryNode(sync, asynchronous, name=name)
+
+
+def _fields(state: object) -> State:
+    fields = fields_of(state)
+    if fields is None:
+        raise ConfigurationError(f"the state must be a dict, a dataclass or a pydantic model, not {shown(state)}")
+    return fields
 
 
 async def _whole(awaitable: Awaitable[dict[str, Any]]) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
+from pydantic import BaseModel
 
 from langchain_mastra_memory.errors import InvalidQueryError
 from langchain_mastra_memory.ids import checked_id, new_id
@@ -96,6 +97,24 @@ def as_messages(messages: object, what: str = "messages") -> list[BaseMessage]:
     return [
         item if isinstance(item, BaseMessage) else _read(item, place, what)[0] for place, item in enumerate(messages)
     ]
+
+
+def fields_of(state: object) -> Mapping[str, Any] | None:
+    """Return the fields of a graph's state (a dict, a dataclass or a pydantic model); None for anything else.
+
+    Example:
+        >>> fields_of({"messages": []}), fields_of([("user", "Hello!")])
+        ({'messages': []}, None)
+    """
+    if isinstance(state, Mapping):
+        return state
+    if isinstance(state, (BaseMessage, Sequence, type)):  # messages are pydantic models, and a `Page` is a dataclass
+        return None
+    if isinstance(state, BaseModel):
+        return dict(state)
+    if is_dataclass(state):
+        return {field.name: getattr(state, field.name) for field in fields(state)}
+    return None
 
 
 _Read = tuple[BaseMessage, dict[str, Any], int | None, str | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from langchain_mastra_memory.checked_options import faults_of
 from langchain_mastra_memory.context.assembly import arrange, assemble
 from langchain_mastra_memory.context.layers import Item
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.history.incoming import fields_of
 from langchain_mastra_memory.history.units import turn_start
 from langchain_mastra_memory.history.window import Limits, Shape, choose
 from langchain_mastra_memory.io import IO, drive
@@ -101,11 +102,8 @@ class ObservationNode(RunnableSerializable[Any, dict[str, Any]]):
         return await self._acall_with_config(run, input, config)
 
     async def _run(self, io: IO, state: Any) -> dict[str, Any]:
-        given = (
-            state.get(self.input_messages_key)
-            if isinstance(state, Mapping)
-            else getattr(state, self.input_messages_key, None)
-        )
+        fields = fields_of(state) or {}
+        given = fields.get(self.input_messages_key)
         if given is None:
             raise ConfigurationError(f"the state has no {self.input_messages_key!r}: set input_messages_key")
         messages: Sequence[BaseMessage] = convert_to_messages(given)
@@ -118,7 +116,7 @@ class ObservationNode(RunnableSerializable[Any, dict[str, Any]]):
             identity=identity,
             turn=_turn_of(messages),
             messages=tuple(messages),
-            state=state if isinstance(state, Mapping) else {},
+            state=fields,
             writer=runtime.stream_writer,
             streams=is_streamed(runtime.stream_writer),
         )

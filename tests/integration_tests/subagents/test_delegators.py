@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from deepagents import create_deep_agent
@@ -12,8 +12,10 @@ from langchain.tools import tool
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 from langgraph_supervisor import create_supervisor
+from pydantic import BaseModel
 
 from langchain_mastra_memory.agents.middleware import MemoryMiddleware
 from langchain_mastra_memory.errors import (
@@ -145,10 +147,15 @@ async def test_deepagents_delegates_through_its_task_tool(memory, mode):
     assert stored(memory) == [("t1", ["go deep", "deep answer"])]
 
 
+class PydanticState(BaseModel):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
 @modes
-async def test_a_plain_node_delegates(memory, mode):
+@pytest.mark.parametrize("schema", [MessagesState, PydanticState])
+async def test_a_plain_node_delegates(memory, mode, schema):
     model = say("node answer")
-    builder = StateGraph(MessagesState)
+    builder = StateGraph(schema)
     builder.add_node("helper", memory.subagent(worker_agent(model), name="helper"))
     builder.add_edge(START, "helper")
     builder.add_edge("helper", END)

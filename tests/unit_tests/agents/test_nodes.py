@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
@@ -15,9 +16,17 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langchain_mastra_memory import Memory, MemoryContext, MessageHistory, RunOptions, ThreadTitles
+from langchain_mastra_memory import (
+    ConfigurationError,
+    Memory,
+    MemoryContext,
+    MessageHistory,
+    RunOptions,
+    ThreadTitles,
+)
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.testing.prompts import check_prompt
 
@@ -164,3 +173,45 @@ def test_a_raw_graph_names_its_threads() -> None:
         thread = memory.get_thread("t")
         assert thread is not None
         assert thread.title == "A title"
+
+
+class PydanticState(BaseModel):
+    messages: Annotated[list[AnyMessage], add_messages]
+    llm_input_messages: list[AnyMessage] = []
+
+
+@dataclass
+class DataclassState:
+    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+    llm_input_messages: list[AnyMessage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SlottedState:
+    messages: Annotated[list[AnyMessage], add_messages]
+    llm_input_messages: list[AnyMessage]
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+@pytest.mark.parametrize("schema", [PydanticState, DataclassState, SlottedState])
+def test_the_state_may_be_a_pydantic_model_or_a_dataclass(
+    memory: Memory, invoke: Any, schema: type, saver: str
+) -> None:
+    model = ScriptedChatModel(["one", "two"])
+    builder = StateGraph(schema)
+    builder.add_node("load", memory.load_node(system="Be kind."))
+    builder.add_node("model", lambda state: {"messages": [model.invoke(state.llm_input_messages)]})
+    builder.add_node("save", memory.save_node())
+    builder.add_edge(START, "load").add_edge("load", "model").add_edge("model", "save")
+    graph = builder.compile(checkpointer=saver_of(memory, saver))
+    for text in ("a", "b"):
+        invoke(graph, {"messages": [HumanMessage(text)], "llm_input_messages": []}, CONFIG)
+    assert [message.text for message in model.last_call.messages] == ["Be kind.", "a", "one", "b"]
+    assert archive(memory) == ["a", "one", "b", "two"]
+
+
+@pytest.mark.parametrize("node", ["load_node", "save_node"])
+def test_a_key_that_the_state_does_not_have_is_named(memory: Memory, invoke: Any, node: str) -> None:
+    graph = StateGraph(State).add_node("node", getattr(memory, node)(input_key="mesages")).add_edge(START, "node")
+    with pytest.raises(ConfigurationError, match="'mesages': set input_key"):
+        invoke(graph.compile(), {"messages": [HumanMessage("a")]}, CONFIG)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import create_model
 
 from langchain_mastra_memory import Memory, MessageHistory, WorkingMemory
 from langchain_mastra_memory.errors import ConfigurationError, ThreadNotFoundError
@@ -62,7 +63,8 @@ def test_a_preview_of_a_state_takes_the_state_as_the_history() -> None:
         agent = create_agent(model, middleware=[memory.middleware()], checkpointer=InMemorySaver())
         agent.invoke({"messages": [("user", "U1")]}, config())
         state = agent.get_state(config()).values
-        for given in (state, state["messages"]):
+        model_state = create_model("State", messages=(list[AnyMessage], ...))(messages=state["messages"])
+        for given in (state, state["messages"], model_state):
             preview = memory.preview([("user", "U2")], thread_id="t", resource_id="r", state=given)
             assert [message.text for message in preview.messages] == ["U1", "A1", "U2"]
 
