@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langchain_mastra_memory._version import __version__
 from langchain_mastra_memory.errors import MastraMemoryError, ThreadNotFoundError
 from langchain_mastra_memory.shown import shown
 
@@ -32,6 +33,22 @@ app = typer.Typer(
 
 Database = Annotated[str, typer.Argument(help="The database: a URL, or the path of a SQLite file.", metavar="DATABASE")]
 Owner = Annotated[str | None, typer.Option("--resource", help="Only what this resource owns.", metavar="ID")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take what stands before the command."""
+    del version
 
 
 @app.command()
@@ -100,7 +117,7 @@ def threads(
 @app.command()
 def messages(
     database: Database,
-    thread: Annotated[str, typer.Argument(help="The id of the thread.")],
+    thread: Annotated[str, typer.Argument(help="The id of the thread.", metavar="THREAD")],
     resource: Owner = None,
     limit: Annotated[int, typer.Option(help="How many to show, the newest.", min=1)] = 20,
 ) -> None:
@@ -138,18 +155,23 @@ def _opened(database: str) -> Iterator[Memory]:
     """Open a database that exists; its errors end the command with their message."""
     from langchain_mastra_memory.memory import Memory  # noqa: PLC0415 - LangGraph, when it is needed
 
-    url = database
-    if "://" not in database:
-        path = Path(database).expanduser().resolve()
-        if not path.is_file():
-            raise typer.BadParameter(f"there is no file {path}", param_hint="DATABASE")
-        url = f"sqlite:///{path}"
+    url = database if "://" in database else f"sqlite:///{Path(database).expanduser().resolve()}"
+    path = _sqlite_file(url)
+    if path is not None and not path.is_file():
+        fault = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+        raise typer.BadParameter(fault, param_hint="DATABASE")
     try:
         with Memory(url, read_only=True) as memory:
             yield memory
     except MastraMemoryError as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def _sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite URL, so that looking at it does not make it; None for every other URL."""
+    scheme, _, rest = url.partition("://")
+    return Path(rest.removeprefix("/").partition("?")[0]).resolve() if scheme.startswith("sqlite") else None
 
 
 if __name__ == "__main__":

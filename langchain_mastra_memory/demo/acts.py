@@ -127,6 +127,8 @@ class _Player:
         ]
         total = sum(layer.tokens for layer in self.previewed.layers)
         self.stage.table(("layer", "messages", "tokens", "text"), [*rows, ("total", "", total, "")])
+        if self.previewed.counted_by == "estimate":
+            self.stage.remark("Tokens are estimated here; langchain-mastra-memory[local] counts them.")
 
     def _check_that_the_preview_was_true(self) -> None:
         if isinstance(self.model, ScriptedChatModel):

@@ -10,8 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import HumanMessage
 from typer.testing import CliRunner
 
+from langchain_mastra_memory import Memory, __version__
 from langchain_mastra_memory.cli import app
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
@@ -152,13 +154,65 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
     assert "there is no folder" in result.output
 
 
+@pytest.mark.parametrize("url", ["{}", "sqlite:///{}", "sqlite+pysqlite:///{}", "sqlite:///{}?timeout=1"])
 @pytest.mark.parametrize("command", [["threads"], ["messages", "t1"]])
-def test_looking_into_a_file_that_is_not_there_makes_none(tmp_path, command):
+def test_looking_into_a_file_that_is_not_there_makes_none(tmp_path, command, url):
     path = tmp_path / "none.db"
-    result = CliRunner().invoke(app, [command[0], str(path), *command[1:]])
+    result = CliRunner().invoke(app, [command[0], url.format(path), *command[1:]])
     assert result.exit_code == 2
     assert "there is no file" in result.output
     assert not path.exists()
+
+
+def test_a_folder_is_called_one(tmp_path):
+    result = CliRunner().invoke(app, ["threads", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is a folder" in result.output.replace("\n", "")
+
+
+def test_the_version_is_that_of_the_package():
+    assert CliRunner().invoke(app, ["--version"]).output == f"{__version__}\n"
+
+
+HOSTILE = "\x1b]0;title\x07 \x9b31m \u202e \ud800 \x00 line\nline [bold]no markup[/bold]"
+
+
+@pytest.fixture
+def hostile(tmp_path) -> Path:
+    """Return a database whose ids, titles and messages are not made for terminals."""
+    path = tmp_path / "hostile.db"
+    with Memory(f"sqlite:///{path}") as memory:
+        memory.create_thread("\x1b[2J", thread_id="漢字", title=HOSTILE)
+        memory.save_messages([HumanMessage(HOSTILE)], thread_id="漢字")
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("command", [["threads"], ["messages", "漢字"]])
+def test_what_people_wrote_cannot_steer_the_terminal_and_is_always_printed(hostile, command, encoding):
+    finished = run(
+        command[0], str(hostile), *command[1:], cwd=hostile.parent, PYTHONIOENCODING=encoding, PYTHONUTF8="1"
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "\\x1b]0;title\\x07 \\x9b31m \\u202e \\ud800 \\x00 line" in finished.stdout
+    assert "[bold]no markup[/bold]" in finished.stdout
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", finished.stdout)
+    if command == ["threads"]:
+        assert ("漢字" if encoding == "utf-8" else "\\u6f22\\u5b57") in finished.stdout
+
+
+def test_ids_are_whole_on_a_narrow_terminal_and_rows_are_lines_in_a_pipe(tmp_path, monkeypatch):
+    path = tmp_path / "memory.db"
+    with Memory(f"sqlite:///{path}") as memory:
+        ids = [memory.create_thread("a resource with a long name " * 3, title="word " * 40).id for _ in range(2)]
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = CliRunner().invoke(app, ["threads", str(path)]).output
+    assert all(re.search(rf"^{thread} ", narrow, re.MULTILINE) for thread in ids)
+    assert max(len(line) for line in narrow.splitlines()) <= 80
+    monkeypatch.delenv("COLUMNS")
+    piped = CliRunner().invoke(app, ["threads", str(path)]).output
+    assert len(piped.splitlines()) == 1 + len(ids) + 1
+    assert ("word " * 40).strip() in piped
 
 
 @pytest.mark.parametrize("command", [["threads"], ["messages", "t1"]])
