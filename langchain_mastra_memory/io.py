@@ -149,7 +149,7 @@ Body = Callable[Concatenate[S, IO, P], Coroutine[Any, Any, T]]
 
 
 class _Face(Generic[S, P, T]):
-    """What the two faces of a body share: the signature that callers see, without `self` and `io`."""
+    """What the two faces of a body share: the signature that callers see, without `io`."""
 
     def __init__(self, body: Body[S, P, T]) -> None:
         self.body = body
@@ -159,10 +159,19 @@ class _Face(Generic[S, P, T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.__name__ = name
 
+    def __call__(self, instance: S, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call it as a function of the class, `Memory.recall(memory, ...)`; so `help` knows that it has a signature."""
+        return getattr(instance, self.__name__)(*args, **kwargs)
+
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
         signature = inspect.signature(self.body)
-        return signature.replace(parameters=list(signature.parameters.values())[2:])
+        own, _, *others = signature.parameters.values()
+        return signature.replace(parameters=[own, *others])
+
+    @functools.cached_property
+    def _bound_signature(self) -> inspect.Signature:
+        return self.__signature__.replace(parameters=list(self.__signature__.parameters.values())[1:])
 
     def dress(self, function: Callable[..., Any]) -> None:
         """Give a bound function the name, docstring and signature of its body."""
@@ -170,7 +179,7 @@ class _Face(Generic[S, P, T]):
         function.__qualname__ = f"{self.body.__qualname__.rpartition('.')[0]}.{self.__name__}"
         function.__doc__ = self.__doc__
         function.__module__ = self.body.__module__
-        function.__signature__ = self.__signature__  # type: ignore[attr-defined]  # functions take attributes
+        function.__signature__ = self._bound_signature  # type: ignore[attr-defined]  # functions take attributes
 
 
 class AsyncTwin(_Face[S, P, T]):

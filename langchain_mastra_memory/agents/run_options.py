@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -58,7 +58,7 @@ class RunOptions(CheckedOptions):
     remove_tokens: Annotated[int, Field(ge=0, strict=True)] | None = None
     thread_title: str | None = None
     thread_metadata: dict[str, Any] | None = None
-    context_messages: Annotated[tuple[SkipValidation[AnyMessage], ...], BeforeValidator(_messages)] = ()
+    context_messages: Annotated[Sequence[SkipValidation[AnyMessage]], BeforeValidator(_messages)] = ()
     system: str | None = None
     titles: bool | None = None
     semantic_recall: bool | None = None

@@ -33,6 +33,7 @@ from langchain_mastra_memory.store.operations.messages import (
 from langchain_mastra_memory.store.operations.threads import Direction
 from langchain_mastra_memory.threads.filters import (
     Bounds,
+    Moment,
     check_count,
     check_filter,
     check_page,
@@ -111,8 +112,8 @@ class MessageMethods(MemoryBase):
         per_page: int | Literal[False] | None = None,
         direction: Direction | None = None,
         include: Iterable[str | Include | Mapping[str, Any]] | None = None,
-        start: object = None,
-        end: object = None,
+        start: Moment | None = None,
+        end: Moment | None = None,
         bounds: Bounds = "[]",
         metadata: Mapping[str, Any] | None = None,
         hide_signals: HideSignals = ("reactive", "system-reminder"),

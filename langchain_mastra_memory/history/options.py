@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Final, Literal, Self, get_args
 
 from langchain_core.messages import BaseMessage
@@ -65,8 +65,8 @@ class MessageHistory(CheckedOptions):
     last_messages: Annotated[int, Field(ge=0, strict=True)] | Literal[False] | None = DEFAULT_LAST_MESSAGES
     max_tokens: Annotated[int, Field(ge=0, strict=True)] | None = None
     remove_tokens: Annotated[int, Field(ge=0, strict=True)] | None = None
-    processors: tuple[Processor, ...] = ()
-    before_save: tuple[BeforeSave, ...] = ()
+    processors: Sequence[Processor] = ()
+    before_save: Sequence[BeforeSave] = ()
     history: HistorySource = "auto"
     retain_full_input: bool = False
     save_partial: bool = False
@@ -82,7 +82,7 @@ class MessageHistory(CheckedOptions):
 
     @field_validator("processors")
     @classmethod
-    def _sync_processors(cls, value: tuple[Processor, ...]) -> tuple[Processor, ...]:
+    def _sync_processors(cls, value: Sequence[Processor]) -> Sequence[Processor]:
         for function in value:
             if inspect.iscoroutinefunction(function):
                 raise ValueError(f"the processor {function_name(function)} must be a plain function, not async")

@@ -212,7 +212,7 @@ def mirrored(engine: Engine, row: LogRow) -> list[tuple[tuple[str, ...], Any]]:
 
 def terms_of(engine: Engine, rows: Sequence[LogRow]) -> dict[str, bytes]:
     """Return the packed terms of rows, when the recall tool can search."""
-    retrieval = engine.options.retrieval
+    retrieval = engine.options.recall_tool
     if retrieval is None or not retrieval.vector:
         return {}
     from langchain_mastra_memory.observation.search import packed_terms  # noqa: PLC0415 - numpy, when on

@@ -104,7 +104,7 @@ async def observations(engine: Engine, io: IO, address: LogAddress) -> Observati
         )
     )
     edges = {group.row.id: (group.first_id, group.last_id) for group in groups}
-    hints = latest_hints(state, options.observation.continuation_hints, options.reflection.continuation_hints)
+    hints = latest_hints(state, options.observation.hints, options.reflection.hints)
     pending = sum(m.fact.tokens for thread in view.threads.values() for m in thread.raw)
     last = [edges[row.id][1] for row in state.log if row.id in edges]
     return Observations(

@@ -117,7 +117,7 @@ class Observer:
     @property
     def hinted(self) -> bool:
         """Whether hints are asked for: not in the background, where they would be old when they are shown."""
-        wanted = self.options.observation.continuation_hints
+        wanted = self.options.observation.hints
         return self.trigger != "async-buffer" and (wanted.current_task or wanted.suggested_response)
 
     def context(self, **more: Any) -> HookContext:
@@ -177,7 +177,7 @@ class Observer:
             previous=first.extracted,
             manage_working_memory=options.manage_working_memory,
         )
-        wanted = options.continuation_hints
+        wanted = options.hints
         system = observer_system(
             instruction=options.instruction,
             task=self.hinted and wanted.current_task,
@@ -267,7 +267,7 @@ class Observer:
 
     def _output(self, said: Sequence[Answer]) -> ThreadOutput:
         last = said[-1]
-        wanted = self.options.observation.continuation_hints
+        wanted = self.options.observation.hints
         return ThreadOutput(
             observations="\n".join(answer.observations for answer in said),
             hints=Hints(

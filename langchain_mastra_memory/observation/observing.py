@@ -174,7 +174,7 @@ def _shown(view: LogView, key: int, facts: Sequence[MessageFact], unsaved: Mappi
 def _inputs(engine: Engine, view: LogView, batch: Ranges, unsaved: Mapping[str, BaseMessage]) -> list[ThreadInput]:
     options = engine.options
     rows = [*view.state.log, *view.state.buffered]
-    hints = latest_hints(view.state, options.observation.continuation_hints, options.reflection.continuation_hints)
+    hints = latest_hints(view.state, options.observation.hints, options.reflection.hints)
     found = []
     for key, facts in batch.items():
         thread = view.threads[key]

@@ -157,9 +157,18 @@ def _reason(name: str, error: ValidationError) -> str:
     for problem in error.errors(include_url=False):
         field = ".".join(str(place) for place in problem["loc"])
         text = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            text = f"there is no such option{_elsewhere(name, field)}"
         given = "" if problem["type"] in {"value_error", "missing"} else f", got {shown(problem['input'], 60)}"
         parts.append(f"{name}.{field}: {text}{given}" if field else text)
     return "; ".join(parts)
+
+
+def _elsewhere(name: str, option: str) -> str:
+    """Return a hint for an option that is one of a phase."""
+    phases = () if name != "ObservationalMemory" else (Observation, Reflection)
+    homes = [f"{phase.__name__.lower()}={phase.__name__}(...)" for phase in phases if option in phase.model_fields]
+    return f" here; it belongs into {' or '.join(homes)}" if homes else ""
 
 
 class ContinuationHints(_Options):
@@ -174,10 +183,22 @@ class ContinuationHints(_Options):
     suggested_response: bool = True
 
 
-def _hints(value: object) -> object:
+def _hints(value: object) -> ContinuationHints:
     if isinstance(value, bool):
         return ContinuationHints(current_task=value, suggested_response=value)
+    if isinstance(value, Mapping):
+        return ContinuationHints(**value)
+    if not isinstance(value, ContinuationHints):
+        raise ValueError(f"must be True, False, or a dict of current_task and suggested_response, not {shown(value)}")  # noqa: TRY004  # pydantic wants a ValueError
     return value
+
+
+def _attachments(value: object) -> object:
+    if isinstance(value, bool) or value == "auto":
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(pattern, str) for pattern in value):
+        return tuple(value)
+    raise ValueError(f"must be True, False, 'auto', or a list of patterns like 'image/*', not {shown(value, 40)}")
 
 
 class Retrieval(_Options):
@@ -194,17 +215,25 @@ class Retrieval(_Options):
     instructions: str = ""
 
 
-def _retrieval(value: object) -> object:
+def _retrieval(value: object) -> Retrieval | None:
+    if value is None or value is False:
+        return None
     if value is True:
         return Retrieval()
-    return None if value is False else value
+    if isinstance(value, Mapping):
+        return Retrieval(**value)
+    if not isinstance(value, Retrieval):
+        raise ValueError(f"must be True, False, or a dict of vector, scope and instructions, not {shown(value)}")  # noqa: TRY004  # pydantic wants a ValueError
+    return value
 
 
 class _Phase(_Options):
     model: PhaseModel = None
     instruction: str = ""
-    continuation_hints: Annotated[ContinuationHints, BeforeValidator(_hints)] = ContinuationHints()
-    extract: tuple[Extractor, ...] = ()
+    continuation_hints: Annotated[ContinuationHints | Mapping[str, bool] | bool, PlainValidator(_hints)] = (
+        ContinuationHints()
+    )
+    extract: Sequence[Extractor] = ()
     model_settings: Mapping[str, Any] = Field(default_factory=dict)
     activate_after_idle: Duration = None
     activate_on_provider_change: bool | None = None
@@ -215,6 +244,11 @@ class _Phase(_Options):
     @classmethod
     def _distinct(cls, value: Sequence[Extractor]) -> tuple[Extractor, ...]:
         return checked(value)
+
+    @property
+    def hints(self) -> ContinuationHints:
+        """The `continuation_hints`, whichever way they were given."""
+        return _hints(self.continuation_hints)
 
 
 class Observation(_Phase):
@@ -237,7 +271,8 @@ class Observation(_Phase):
         observe_attachments: Which images and files the observer is shown: all (True), none (False), those whose MIME
             type matches a pattern (`["image/*"]`), or "auto": as the model's profile says.
         thread_title: Whether the observer names the thread.
-        continuation_hints: Whether the observer writes the current task and a suggested response.
+        continuation_hints: Whether the observer writes the current task and a suggested response: one answer for both,
+            or a dict of `current_task` and `suggested_response`.
         extract: Values to extract.
         manage_working_memory: Whether the observer keeps the working memory.
         model_settings: Bound to the model, such as `{"temperature": 0.3}`.
@@ -254,7 +289,7 @@ class Observation(_Phase):
     buffer_on_idle: bool = False
     previous_observer_tokens: Annotated[int | Literal[False], PlainValidator(_number)] = 2000
     max_tokens_per_batch: int = 10_000
-    observe_attachments: bool | Literal["auto"] | tuple[str, ...] = True
+    observe_attachments: Annotated[bool | Literal["auto"] | Sequence[str], PlainValidator(_attachments)] = True
     thread_title: bool = False
     manage_working_memory: bool = False
 
@@ -298,7 +333,8 @@ class Reflection(_Phase):
         observation_tokens: Tokens of the log at which reflections take the place of observations.
         buffer_activation: The share of `observation_tokens` at which the background reflects.
         block_after: Above this a reflection blocks: a multiple of `observation_tokens` below 100, else tokens.
-        continuation_hints: Whether the reflector writes the current task and a suggested response.
+        continuation_hints: Whether the reflector writes the current task and a suggested response: one answer for both,
+            or a dict of `current_task` and `suggested_response`.
         extract: Values to extract.
         model_settings: Bound to the model, such as `{"temperature": 0}`.
         activate_after_idle: Activates a waiting reflection early; not inherited.
@@ -334,7 +370,8 @@ class ObservationalMemory(_Options):
         observation: How messages are observed.
         reflection: How the log is condensed.
         temporal_markers: Whether a marker stands before a message that comes at least 10 minutes after the last one.
-        retrieval: The recall tool: True, or its options.
+        retrieval: The recall tool: True, or a dict of its options: `vector` (whether it searches), `scope` (`resource`
+            or `thread`), `instructions` (appended to the built-in ones).
         hooks: Functions around observing and reflecting.
         hook_execution: Whether lifecycle hooks are waited for: "await", or "background" (their errors are logged).
         share_token_budget: Whether messages may use what the log leaves of both budgets.
@@ -355,7 +392,7 @@ class ObservationalMemory(_Options):
     observation: Observation = Field(default_factory=Observation)
     reflection: Reflection = Field(default_factory=Reflection)
     temporal_markers: bool = False
-    retrieval: Annotated[Retrieval | None, BeforeValidator(_retrieval)] = None
+    retrieval: Annotated[Retrieval | Mapping[str, Any] | bool | None, PlainValidator(_retrieval)] = None
     hooks: ObservationHooks | None = None
     hook_execution: Literal["background", "await"] = "background"
     share_token_budget: bool = False
@@ -376,6 +413,11 @@ class ObservationalMemory(_Options):
                 "share_token_budget needs buffering to be off: add observation=Observation(buffer_tokens=False)"
             )
         return self
+
+    @property
+    def recall_tool(self) -> Retrieval | None:
+        """The `retrieval`, whichever way it was given."""
+        return _retrieval(self.retrieval)
 
     @property
     def buffers(self) -> bool:

@@ -73,7 +73,7 @@ class ObservationProvider(FeatureProvider):
         self._ranges: OrderedDict[str, tuple[object, Ids, Ids]] = OrderedDict()
         self._rendered: OrderedDict[str, tuple[object, tuple[Layer, ...]]] = OrderedDict()
         tools: list[BaseTool] = []
-        if self.options.retrieval is not None:
+        if self.options.recall_tool is not None:
             from langchain_mastra_memory.observation.recall_tool import recall_tool  # noqa: PLC0415 - when on
 
             tools.append(recall_tool(memory, self.options))
@@ -172,14 +172,14 @@ class ObservationProvider(FeatureProvider):
         known = self._rendered.get(place)
         if known is not None and known[0] == key:
             return known[1]
-        hints = latest_hints(state, options.observation.continuation_hints, options.reflection.continuation_hints)
+        hints = latest_hints(state, options.observation.hints, options.reflection.hints)
         layers = context_layers(
             state,
             hints,
-            retrieval=options.retrieval,
+            retrieval=options.recall_tool,
             names=names,
             current=view.current,
-            edges=await self._edges(io, view, state) if options.retrieval is not None else None,
+            edges=await self._edges(io, view, state) if options.recall_tool is not None else None,
             others=others,
         )
         self._rendered[place] = key, layers

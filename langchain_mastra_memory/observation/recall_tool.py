@@ -33,7 +33,7 @@ def recall_tool(memory: MemoryBase, options: ObservationalMemory) -> BaseTool:
         memory: The memory whose messages it shows.
         options: The options, with `retrieval` on.
     """
-    retrieval = options.retrieval or Retrieval()
+    retrieval = options.recall_tool or Retrieval()
 
     def asker(runtime: Any, config: RunnableConfig | None) -> Asker:
         acting = ACTING.get()

@@ -100,7 +100,7 @@ class Reflector:
             resource_id=self.resource_id,
             previous=self.previous,
         )
-        wanted = options.continuation_hints
+        wanted = options.hints
         hinted = wanted.current_task or wanted.suggested_response
         system = reflector_system(
             instruction=options.instruction,

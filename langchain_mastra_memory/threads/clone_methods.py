@@ -11,7 +11,7 @@ from langchain_mastra_memory.ids import checked_id, new_id, optional_id
 from langchain_mastra_memory.io import IO, both
 from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.threads import CopyThread, GetCloneHistory, GetThread, ListClones
-from langchain_mastra_memory.threads.filters import check_count, check_metadata, check_title, to_range
+from langchain_mastra_memory.threads.filters import Moment, check_count, check_metadata, check_title, to_range
 from langchain_mastra_memory.threads.lineage import read_clone_info, source_of
 from langchain_mastra_memory.types import ClonedThread, CloneMetadata, Thread
 from langchain_mastra_memory.working_memory.rules import metadata_with_page
@@ -31,8 +31,8 @@ class CloneMethods(MemoryBase):
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         message_limit: int | None = None,
-        start: object = None,
-        end: object = None,
+        start: Moment | None = None,
+        end: Moment | None = None,
         message_ids: Iterable[str] | None = None,
         checkpoint_id: str | None = None,
         source_resource_id: str | None = None,
@@ -98,8 +98,8 @@ class CloneMethods(MemoryBase):
         title: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         message_limit: int | None = None,
-        start: object = None,
-        end: object = None,
+        start: Moment | None = None,
+        end: Moment | None = None,
         message_ids: Iterable[str] | None = None,
         checkpoint_id: str | None = None,
         source_resource_id: str | None = None,

@@ -20,6 +20,8 @@ _RESERVED: Final = frozenset({"__proto__", "constructor", "prototype"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Bounds = Literal["[]", "[)", "(]", "()"]
+Moment = datetime | date | str
+"""A time: a `datetime`, a `date` (its midnight), or an ISO 8601 string; UTC where it names no zone."""
 Scalar = str | int | float | bool | None
 
 

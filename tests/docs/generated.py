@@ -115,6 +115,8 @@ def annotation_text(annotation: Any) -> str:
     if origin is typing.Annotated:
         return annotation_text(arguments[0]) + bounds_text(arguments[1:])
     name = str(getattr(origin, "__name__", origin))
+    if name == "Sequence":
+        return f"list of {', '.join(annotation_text(argument) for argument in arguments)}"
     if name in ("Callable", "Mapping", "Runnable"):
         return {"Callable": "function", "Mapping": "dict"}.get(name, name)
     if name == "dict":
@@ -180,7 +182,9 @@ def names(_: str | None) -> str:
     """Return the table of public names."""
     import langchain_mastra_memory as package
 
-    return table(("name", "what it is"), [(f"`{name}`", one_line(getattr(package, name))) for name in package.__all__])
+    meanings = {"__version__": "The version of the package, a text."}
+    rows = [(f"`{name}`", meanings.get(name) or one_line(getattr(package, name))) for name in package.__all__]
+    return table(("name", "what it is"), rows)
 
 
 def one_line(thing: Any) -> str:

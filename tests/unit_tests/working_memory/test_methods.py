@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
+import pydoc
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from langchain_mastra_memory.errors import (
     ThreadOwnershipError,
     WorkingMemoryError,
 )
+from langchain_mastra_memory.memory import Memory
 from langchain_mastra_memory.store.operations.pages import ListPages, PageOwner
 from langchain_mastra_memory.working_memory.options import WorkingMemory
 
@@ -78,6 +81,16 @@ async def test_the_async_methods_do_the_same(memory_factory, store_url):
     assert await memory.aget_working_memory(resource_id="r") == {"name": "Ann", "city": "Oslo"}
     assert (await memory.aget_working_memory_as(Profile, resource_id="r")).name == "Ann"
     await memory.aclose()
+
+
+def test_help_on_the_class_shows_the_signature_and_the_method_can_be_called_there(memory_factory):
+    memory = memory_factory("memory://", working_memory=WorkingMemory(scope="thread"))
+    for name in ("update_working_memory", "aupdate_working_memory"):
+        text = pydoc.render_doc(getattr(Memory, name), renderer=pydoc.plaintext)
+        assert f"\n{name}(self, value: " in text
+    memory.create_thread("r", thread_id="t")
+    assert Memory.update_working_memory(memory, "# Page", thread_id="t") == "# Page"
+    assert asyncio.run(Memory.aget_working_memory(memory, thread_id="t")) == "# Page"
 
 
 def test_both_faces_have_one_signature(memory_factory):
