@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
@@ -14,23 +15,51 @@ from langchain_mastra_memory.agents.identity import Identity
 from langchain_mastra_memory.agents.record import RunRecord
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.context.provider import Outcome
-from langchain_mastra_memory.errors import ProcessorError
+from langchain_mastra_memory.errors import ConfigurationError, ProcessorError
 from langchain_mastra_memory.history.incoming import metadata_of_run
 from langchain_mastra_memory.history.options import BeforeSave, MessageHistory, function_name
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.shown import shown
+from langchain_mastra_memory.store.base import MemoryStore
 from langchain_mastra_memory.store.operations.messages import NewMessage
 from langchain_mastra_memory.store.operations.runs import SaveRun
+from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
+from langchain_mastra_memory.store.wrappers.base import StoreWrapper
 from langchain_mastra_memory.threads.runs import dump_replacement, kind_of
 from langchain_mastra_memory.tokens import ready
 from langchain_mastra_memory.types import StoredMessage
 
+PRIVATE: Final = frozenset({"memory://", "sqlite://", "sqlite:///:memory:"})
+"""URLs that give each store a database of its own."""
+
 
 def archives(identity: Identity, memory: MemoryBase) -> bool:
-    """Return whether the run's own checkpointer archives into the memory's store."""
+    """Return whether the run's own checkpointer archives into the memory's store.
+
+    Raises:
+        ConfigurationError: It archives into the same database through another store: neither would know that the other
+            saves the run, and each would take the other's rows for a fork.
+    """
     if not identity.root or identity.agent is not None:
         return False
-    return getattr(identity.checkpointer, "store", None) is memory.store
+    store = getattr(identity.checkpointer, "store", None)
+    if store is memory.store:
+        return True
+    database = _database_of(memory.store)
+    if isinstance(store, MemoryStore) and database is not None and _database_of(store) == database:
+        raise ConfigurationError(
+            f"the checkpointer and the middleware (or node) of this run belong to two memories over {database}: make "
+            "one Memory, and use its memory.checkpointer with its memory.middleware()"
+        )
+    return False
+
+
+def _database_of(store: MemoryStore) -> str | None:
+    """Return the database below a store's wrappers; None for one that only this store has, or that is not known."""
+    while isinstance(store, StoreWrapper):
+        store = store.inner
+    where = store.where if isinstance(store, SQLMemoryStore) else None
+    return None if where is None or where in PRIVATE else where
 
 
 def keeps_nothing(identity: Identity, turns: Turns) -> bool:

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
+from pathlib import PurePath
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, get_args
 
@@ -89,7 +90,8 @@ class SQLMemoryStore(ContextManaged, Unpicklable):
         **engine_options: Any,
     ) -> None:
         if not isinstance(url, str) and not hasattr(url, "drivername"):
-            raise ConfigurationError(f"the store must be a URL or a MemoryStore, not {shown(url, 40)}")
+            path = f": for a SQLite file write 'sqlite:///{url}'" if isinstance(url, PurePath) else ""
+            raise ConfigurationError(f"the store must be a URL or a MemoryStore, not {shown(url, 40)}{path}")
         if isinstance(url, str) and "\0" in url:
             raise ConfigurationError("the store URL has a NUL character")
         drivername, separator, _ = url.partition("://") if isinstance(url, str) else (url.drivername, "://", "")
@@ -97,8 +99,11 @@ class SQLMemoryStore(ContextManaged, Unpicklable):
         if scheme == "postgres":
             scheme = "postgresql"
         if not separator or scheme not in ("memory", *_BACKENDS):
+            is_path = isinstance(url, str) and url and not separator and "@" not in url  # a password is not to be shown
+            hint = f" (for a SQLite file: sqlite:///{url[:60]})" if is_path else ""
             raise ConfigurationError(
                 f"unknown store URL {drivername[:20]!r}: use memory://, sqlite:///path or postgresql://user@host/database"
+                f"{hint}"
             )
         is_number = isinstance(busy_timeout, (int, float)) and not isinstance(busy_timeout, bool)
         if not is_number or not 0 <= busy_timeout <= 3600:

@@ -33,7 +33,16 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from langchain_mastra_memory import Memory, MemoryMiddleware, MessageHistory, SQLMemoryStore, ThreadTitles
+from langchain_mastra_memory import (
+    ConfigurationError,
+    Memory,
+    MemoryMiddleware,
+    MessageHistory,
+    SQLMemoryStore,
+    ThreadSaver,
+    ThreadTitles,
+)
+from langchain_mastra_memory.store.wrappers import ReadOnlyStore
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.testing.prompts import check_extends, check_prompt
 
@@ -399,6 +408,30 @@ def test_two_memories_in_one_graph_each_store_each_message_once(sqlite_url: str,
             invoke(agent, ask(turn), config())
         for memory in (first, second):
             assert archive(memory) == ["U1", "A1", "U2", "A2"]
+
+
+@pytest.mark.parametrize("wrap", [lambda store: store, ReadOnlyStore])
+def test_a_checkpointer_of_a_second_memory_over_the_same_database_is_refused(
+    sqlite_url: str, invoke: Invoke, wrap: Any
+) -> None:
+    with Memory(sqlite_url) as memory, Memory(wrap(SQLMemoryStore(sqlite_url))) as other:
+        saver = ThreadSaver(memory)
+        agent = create_agent(ScriptedChatModel(["A"]), middleware=[other.middleware()], checkpointer=saver)
+        with pytest.raises(ConfigurationError, match="two memories over sqlite:"):
+            invoke(agent, ask("Q"), config())
+
+
+def test_a_checkpointer_of_another_database_of_ours_is_one_like_any_other(sqlite_url: str, invoke: Invoke) -> None:
+    with Memory(sqlite_url) as memory, Memory("memory://") as first, Memory("memory://") as second:
+        for one, other in ((memory, first), (first, second)):
+            model = ScriptedChatModel(["A1", "A2"])
+            agent = create_agent(model, middleware=[one.middleware()], checkpointer=other.checkpointer)
+            for text in ("Q1", "Q2"):
+                invoke(agent, ask(text), config())
+            assert archive(one) == archive(other) == ["Q1", "A1", "Q2", "A2"]
+            assert len(one.list_branches("t")) == 1
+            one.delete_thread("t")
+            other.delete_thread("t")
 
 
 def test_the_memory_can_be_chosen_by_the_run(sqlite_url: str, invoke: Invoke) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -319,6 +320,18 @@ def test_migrations_are_numbered_without_gaps():
 @pytest.mark.parametrize("url", ["", "mysql://x/y", "redis://localhost", "memory.db", "/tmp/x.db", "sqlite"])
 def test_a_url_of_another_kind_is_refused_with_the_kinds_that_work(url):
     with pytest.raises(ConfigurationError, match="memory://"):
+        SQLMemoryStore(url)
+
+
+@pytest.mark.parametrize("path", ["memory.db", "/var/memory.db", Path("memory.db")])
+def test_a_path_is_refused_with_the_url_of_the_file(path):
+    with pytest.raises(ConfigurationError, match=f"sqlite:///{path}"):
+        SQLMemoryStore(path)
+
+
+@pytest.mark.parametrize("url", ["user:s3cret@host/db", "user:s3cret@host"])
+def test_what_may_hold_a_password_gets_no_hint(url):
+    with pytest.raises(ConfigurationError, match=r"database$"):
         SQLMemoryStore(url)
 
 
