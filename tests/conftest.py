@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.postgres import FOLDER_VARIABLE, PostgresFolder, new_database_name
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from langchain_mastra_memory.memory import Memory
 
 POSTGRES_FOLDER = pytest.StashKey[PostgresFolder]()
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
