@@ -130,7 +130,8 @@ class MessageMethods(MemoryBase):
         Args:
             thread_id: The thread, or a list of threads; None means all of the resource's.
             resource_id: The owner, checked when given. Without it, a missing thread has no messages.
-            query: Search for this instead (see `search`): returns the best `top_k` with their scores.
+            query: Search for this instead (semantic recall must be on): returns the best `top_k` with their scores,
+                among their neighbours.
             page: The page, from 0.
             per_page: Messages on a page; False means all; None means the newest `last_messages` of the options; 0
                 reads no page, only what is included.
@@ -139,8 +140,9 @@ class MessageMethods(MemoryBase):
                 newest window, oldest first or (`"desc"`) newest first.
             include: Messages that are wanted whatever the page and the filters say: ids, or mappings with `id`,
                 `thread_id`, `with_previous`, `with_next`. Of this owner only; unknown ids are passed over.
-            start: Only messages from this time on: a `datetime`, a `date` or an ISO 8601 string; UTC if it is naive.
-            end: Only messages up to this time.
+            start: Only messages from this time on: a `datetime`, a `date` (its midnight) or an ISO 8601 string; UTC if
+                it is naive.
+            end: Only messages up to this time. A day as a whole is `start=day, end=next_day, bounds="[)"`.
             bounds: Whether the ends belong to it: `"[]"`, `"[)"`, `"(]"`, `"()"`.
             metadata: Only messages whose metadata has exactly these values; types are strict, None is an explicit
                 null.

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.codec import dump_message
-from langchain_mastra_memory.errors import InvalidQueryError, MessageNotFoundError
+from langchain_mastra_memory.errors import InvalidQueryError, MessageNotFoundError, ThreadNotFoundError
 from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.messages import (
     ClearThread,
@@ -163,7 +163,9 @@ def _take(tx: Tx, op: SaveMessages, count: int) -> ThreadRow:
     row = tx.first(_TAKE, params)
     if row is None:
         if op.resource_id is None:
-            raise not_found(op.thread_id)
+            raise ThreadNotFoundError(
+                f"there is no thread {op.thread_id[:80]!r}: name its owner (resource_id) and it is made"
+            )
         made = make_thread(tx, op.thread_id, resource_id=op.resource_id)
         if made is not None:
             announce_thread(tx, made, {}, op.features)

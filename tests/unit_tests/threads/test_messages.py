@@ -697,3 +697,8 @@ async def test_every_method_has_an_async_twin_that_does_the_same(memory: Any) ->
     assert await memory.aclear_thread("t") == 149
     with pytest.raises(ThreadNotFoundError):
         await memory.asave_messages([("user", "x")], thread_id="t", resource_id="other")
+
+
+def test_saving_to_a_missing_thread_without_an_owner_says_what_to_add(memory_factory):
+    with pytest.raises(ThreadNotFoundError, match="resource_id"):
+        memory_factory("memory://").save_messages([("user", "Hello")], thread_id="new")
