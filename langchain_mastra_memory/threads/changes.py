@@ -60,30 +60,32 @@ def news(  # noqa: PLR0917 - one call
     if CHANNEL not in new_versions:
         return [], ()
     if CHANNEL not in entries and written is not None:
-        found = _last_of_each([m for m in written if is_archived(m)])
-        return [(m, True) for m in found], retractable_of_writes(written)
+        return _last_of_each([(m, True) for m in written if is_archived(m)]), retractable_of_writes(written)
     messages = messages_of(checkpoint)
     if parent is not None and parent.is_delta:
         # The parent's list is not at hand: what its tasks wrote has surely changed, the rest is known by id.
         changed = {m.id for m in written or ()}
-        return [(m, m.id in changed) for m in messages if is_archived(m)], retractable_of_writes(written or ())
+        new = [(m, m.id in changed) for m in messages if is_archived(m)]
+        return _last_of_each(new), retractable_of_writes(written or ())
     planned = planner.lists.get(CHANNEL)
     if planned is None:  # empty, or with other things among the messages
         new = [(m, False) for m in messages if is_archived(m)]
     else:
         new = [(m, True) for m in _beyond(planner, planned, parent, messages)]
+    new = _last_of_each(new)
     if parent is None or parent.ids is None or (planned is not None and _follows(planned, parent)):
         return new, ()
     before = [(i, i in parent.systems) for i in parent.ids if i]
     return new, retractable(before, [m.id for m in messages if m.id], [m for m, _ in new])
 
 
-def _last_of_each(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the last message of each id, in the place of the first."""
-    last: dict[str | None, BaseMessage] = {}
-    for message in messages:
-        last[message.id] = message
-    return list(last.values())
+def _last_of_each(new: Sequence[tuple[BaseMessage, bool]]) -> list[tuple[BaseMessage, bool]]:
+    """Return the last message of each id, in the place of the first.
+
+    A list may hold an id twice: most reducers, unlike `add_messages`, do not look at ids. The archive has a row for
+    each.
+    """
+    return list({message.id: (message, surely) for message, surely in new}.values())
 
 
 def _beyond(

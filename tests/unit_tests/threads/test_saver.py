@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from langchain_mastra_memory.errors import ConfigurationError, InvalidIdError, ThreadNotFoundError
 from langchain_mastra_memory.memory import Memory
+from langchain_mastra_memory.store.operations.messages import ListMessages
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
 from langchain_mastra_memory.threads.reading import MANY
 from langchain_mastra_memory.threads.saver import ThreadSaver
@@ -331,6 +332,19 @@ def test_a_saver_of_a_memory_archives_messages_with_the_tokens_that_it_counts(me
     put(memory.checkpointer, {"messages": [HumanMessage("How far is the moon?", id="h")]})
     (found,) = memory.recall(thread_id="t")
     assert found.tokens == memory.token_counter.count_message(found.message) > 20
+
+
+@pytest.mark.parametrize("extra", [[], ["no message"]], ids=["messages only", "other things among them"])
+def test_a_list_that_holds_an_id_twice_comes_back_so_and_is_archived_once(saver, extra):
+    """Most reducers, unlike `add_messages`, do not look at ids: `operator.add` keeps what a node returns again."""
+    begun = [HumanMessage("one", id="h"), HumanMessage("one more", id="h"), *extra]
+    first = put(saver, {"messages": begun})
+    later = [*begun, AIMessage("two", id="a"), AIMessage("two again", id="a")]
+    second = put(saver, {"messages": later}, at=first, versions={"messages": 2})
+    assert values_of(saver, first)["messages"] == begun
+    assert values_of(saver, second)["messages"] == later
+    page = saver.store.run(ListMessages(thread_ids=("t",), per_page=False))
+    assert [(stored.id, stored.message.text) for stored in page] == [("h", "one more"), ("a", "two again")]
 
 
 def test_the_same_checkpoint_written_twice_is_archived_once(memory_factory):
