@@ -375,14 +375,14 @@ def put_outside(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need | None:
     at_once = put_alone(tx, op)
     if tx.dialect == "sqlite" or at_once is not None:
         return at_once
-    at_once = append(tx, op, begin=True)
+    at_once = None if tx.overtaken else append(tx, op, begin=True)
     return _put(tx, op, begin=True) if at_once is None else at_once
 
 
 @handles(PutCheckpoint)
 def put_checkpoint(tx: Tx, op: PutCheckpoint) -> Put | Stale | Need:
     """Write a checkpoint; see `PutCheckpoint`."""
-    at_once = put_alone(tx, op) or append(tx, op)
+    at_once = None if tx.overtaken else put_alone(tx, op) or append(tx, op)
     return _put(tx, op) if at_once is None else at_once
 
 

@@ -38,7 +38,7 @@ TRIES = 5
 """How often a unit is run when the connection was lost or a deadlock was broken before its commit."""
 
 OVERTAKEN = "23505"
-"""The key that a single statement found free was taken while it waited for the thread: the next try sees that."""
+"""A key that a statement found free was taken while it waited for the thread: the next try locks the thread first."""
 
 PAUSE = 0.02
 """Seconds before the victim of a deadlock tries again, more each time: the other one is to get what it waited for."""
@@ -95,6 +95,7 @@ class PostgreSQLBackend:
 
     def _unit(self, work: Callable[[Tx], T], *, writes: bool, alone: bool = False) -> T:
         """Run one transaction, again if it was undone by no fault of its own before the commit was asked for."""
+        overtaken = False
         for remaining in reversed(range(TRIES)):
             committing = False
             try:
@@ -109,7 +110,7 @@ class PostgreSQLBackend:
             try:
                 _prepare(connection, alone=alone, writes=writes)
                 with psycopg.RawCursor(connection) as cursor:
-                    tx = Tx(cursor, self._statements, "postgresql", self._clock())
+                    tx = Tx(cursor, self._statements, "postgresql", self._clock(), overtaken=overtaken)
                     if writes and self._set_each_time:
                         tx.run(self._lock_timeout)
                     result = work(tx)
@@ -120,7 +121,11 @@ class PostgreSQLBackend:
                 unsure = lost and writes and (committing or alone)
                 if remaining and lost and (alone or not unsure):  # one that is alone may be sent twice
                     continue
-                if remaining and (error.sqlstate in RETRIED or (alone and error.sqlstate == OVERTAKEN)):
+                if remaining and error.sqlstate == OVERTAKEN and not overtaken:
+                    overtaken = True
+                    continue
+                if remaining and error.sqlstate in RETRIED:
+                    overtaken = True
                     time.sleep(random.uniform(0.5, 1.5) * PAUSE * (TRIES - remaining))
                     continue
                 mapped = map_postgresql(error, self.where)

@@ -192,16 +192,20 @@ class Tx:
     Attributes:
         dialect: Which engine.
         now: The store's clock when the transaction began, microseconds since 1970 UTC.
+        overtaken: Whether the unit is run again because others were faster: now it is to begin with its locks.
     """
 
-    __slots__ = ("_cursor", "_depth", "_statements", "dialect", "now")
+    __slots__ = ("_cursor", "_depth", "_statements", "dialect", "now", "overtaken")
 
-    def __init__(self, cursor: Cursor, statements: Statements, dialect: DialectName, now: int) -> None:
+    def __init__(
+        self, cursor: Cursor, statements: Statements, dialect: DialectName, now: int, *, overtaken: bool = False
+    ) -> None:
         self._cursor = cursor
         self._statements = statements
         self._depth = 0
         self.dialect: DialectName = dialect
         self.now = now
+        self.overtaken = overtaken
 
     def _bind(self, prepared: Prepared, params: Params | None) -> Any:
         names, defaults = prepared.names, prepared.defaults

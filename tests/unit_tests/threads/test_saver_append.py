@@ -143,9 +143,10 @@ def test_both_ways_write_the_same_rows(urls, tmp_path, monkeypatch, recall):
         assert sorted(plain, key=repr) == slow["mastra_messages"]
 
 
-def test_two_writers_of_one_space_get_different_numbers(postgres_url):
+@pytest.mark.parametrize("prepared", [True, False])
+def test_two_writers_of_one_space_get_different_numbers(postgres_url, prepared):
     """The number that a step expects is taken by another transaction, which it did not see when it began."""
-    with SQLMemoryStore(postgres_url) as store, SQLMemoryStore(postgres_url) as other:
+    with SQLMemoryStore(postgres_url, prepared_statements=prepared) as store, SQLMemoryStore(postgres_url) as other:
         saver, rival = ThreadSaver(store), ThreadSaver(other)
         made = begin(saver)
         thread = read_thread_key(postgres_url)
