@@ -50,14 +50,18 @@ def news(  # noqa: PLR0917 - one call
     new_versions: ChannelVersions,
     entries: Mapping[str, Entry],
     written: list[BaseMessage] | None,
+    *,
+    orphan: bool,
 ) -> tuple[list[tuple[BaseMessage, bool]], tuple[str, ...]]:
     """Return what this checkpoint's list brings against its parent's.
+
+    An orphan is a checkpoint whose parent is stored no more: it brings the whole list, moved or not.
 
     Returns:
         The new and changed messages, each with whether this step has surely changed it; and the ids that the step took
         out and that may be retracted.
     """
-    if CHANNEL not in new_versions:
+    if CHANNEL not in new_versions and not orphan:
         return [], ()
     if CHANNEL not in entries and written is not None:
         return _last_of_each([(m, True) for m in written if is_archived(m)]), retractable_of_writes(written)

@@ -131,6 +131,7 @@ class Knowledge:
         bodies: Bodies by space and number.
         spans: The lowest and the highest number known in each space.
         size: About the bytes in `bodies`.
+        age: How often it was forgotten: what was taken out before must not be put together with what is there now.
         lock: Held while several of these change together.
     """
 
@@ -142,10 +143,12 @@ class Knowledge:
     bodies: dict[str, dict[int, Stored]] = field(default_factory=dict)
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     size: int = 0
+    age: int = 0
     lock: threading.Lock = field(default_factory=new_lock)
 
     def forget(self) -> None:
         """Forget everything but the bytes' budget."""
+        self.age += 1
         self.state, self.size = None, 0
         self.items, self.lists, self.bodies, self.spans = {}, {}, {}, {}
         self.checkpoints = OrderedDict()

@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 200
 """Plans made for one write before giving up. Each time somebody else has changed the thread in between, so that a burst
 of runs on one thread gets on: with n of them, one is overtaken at most n times for each of their changes."""
+FORGOTTEN: Final = -1
+"""The age of a parent that another run of this process forgot as soon as it was read."""
 _KEYS: Final = frozenset(
     {"v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends"}
 )
@@ -164,7 +166,7 @@ class Putting:
         count = self._count or await self._counter(io)
         own: Mapping[str, bytes] | None = None
         for _ in range(ATTEMPTS):
-            parent = await self._parent(io, known, address, parent_id)
+            parent, age = await self._parent(io, known, address, parent_id)
             written = await self._written(io, address, parent_id, parent, checkpoint, new_versions)
             equals = {} if self._writer.unique else await self._equals(io, known, address, checkpoint)
             step = self._plan(
@@ -181,6 +183,8 @@ class Putting:
                 own,
                 equals,
             )
+            if known.age != age:  # another run of this process found the thread changed, while this plan was made
+                continue
             result = await io.run(step.operation)
             if isinstance(result, Need):
                 own = {m.id: dump_message(m) for m in messages_of(checkpoint) if m.id in result.ids}
@@ -205,20 +209,24 @@ class Putting:
 
     async def _parent(
         self, io: IO, known: Knowledge, address: Address, parent_id: str | None
-    ) -> KnownCheckpoint | None:
-        """Return what is known of the parent, reading it if nothing is."""
+    ) -> tuple[KnownCheckpoint | None, int]:
+        """Return what is known of the parent, reading it if nothing is; and the age of what is known."""
         if parent_id is None:
-            return None
-        parent = known.checkpoints.get((address.ns, parent_id))
-        if parent is None:
-            read = await io.run(GetCheckpoint(address=address, id=parent_id))
-            if read.checkpoints:
-                learn(known, self.serde, self._writer, read, {}, address.thread_id)
-            else:
-                with known.lock:
-                    known.is_at(read.state)
-            parent = known.checkpoints.get((address.ns, parent_id))
-        return parent
+            return None, known.age
+        key = (address.ns, parent_id)
+        with known.lock:
+            parent, age = known.checkpoints.get(key), known.age
+        if parent is not None:
+            return parent, age
+        read = await io.run(GetCheckpoint(address=address, id=parent_id))
+        if read.checkpoints:
+            learn(known, self.serde, self._writer, read, {}, address.thread_id)
+        else:
+            with known.lock:
+                known.is_at(read.state)
+        with known.lock:
+            parent, age = known.checkpoints.get(key), known.age
+        return parent, age if parent is not None or not read.checkpoints else FORGOTTEN
 
     async def _written(  # noqa: PLR0917 - one call
         self,
@@ -303,9 +311,12 @@ class Putting:
                 if moved and report.inputs:
                     archive = ArchivePlan(removed=report.inputs, run="refused")
             elif not self._is_off(options):
-                new, removed = news(planner, parent, checkpoint, new_versions, entries, written)
-                if parent is None and parent_id is not None:  # the thread was deleted while its run went on
-                    deleted = known.deleted_before(parent_id, metadata)
+                orphan = parent_id if parent is None else None
+                new, removed = news(
+                    planner, parent, checkpoint, new_versions, entries, written, orphan=orphan is not None
+                )
+                if orphan is not None:  # the thread may have been deleted while its run went on
+                    deleted = known.deleted_before(orphan, metadata)
                     new = [(message, surely) for message, surely in new if message.id not in deleted]
                 archive = ArchivePlan(
                     messages=tuple([archived(m, count, surely=s, body=planner.encoded(m)) for m, s in new]),
@@ -373,12 +384,15 @@ class Putting:
         known = self._threads[address.thread_id]
         options = _run_options(config["configurable"])
         for _ in range(ATTEMPTS):
+            age = known.age
             state = known.state
             planner = Planner(known, address.ns, self.serde, self._writer)
             planned = tuple(
                 Write(WRITES_IDX_MAP.get(channel, index), channel, planner.write(channel, value))
                 for index, (channel, value) in enumerate(writes)
             )
+            if known.age != age:
+                continue
             result = await io.run(
                 PutWrites(
                     address=address,

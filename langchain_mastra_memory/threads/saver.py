@@ -144,8 +144,8 @@ class ThreadSaver(Unpicklable, BaseCheckpointSaver[Any]):
         address = address_of(config)
         known = self._known(address.thread_id)
         checkpoint_id = config["configurable"].get("checkpoint_id")
-        state, have = known.state, known.have()
-        bodies = known.bodies
+        with known.lock:
+            state, have, bodies = known.state, known.have(), known.bodies
         read = await io.run(GetCheckpoint(address=address, id=checkpoint_id, known=state, have=have))
         if read.state != state:
             bodies = {}

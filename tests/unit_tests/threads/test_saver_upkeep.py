@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel
 
 from langchain_mastra_memory.errors import ConfigurationError, InvalidIdError
+from langchain_mastra_memory.threads.putting import Putting
 from langchain_mastra_memory.threads.saver import ThreadSaver
 from tests.unit_tests.threads.graphs import STATES, Bot, answer, texts
 
@@ -53,6 +54,34 @@ async def test_pruning_everything_leaves_an_archive_that_the_next_run_continues(
     assert chat.archive() == ["1", "a:1:1", "2", "a:2:1"]
     with pytest.raises(ConfigurationError, match="strategy"):
         chat.saver.prune(["t"], strategy="keep_some")
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["pruned", "pruned and read by another run"])
+async def test_a_fork_whose_checkpoint_is_pruned_as_it_begins_keeps_everything(make, monkeypatch, is_read):
+    """The other process prunes, the other run of this one learns of it, both after the fork has looked at its parent."""
+    chat = make()
+    for text in ("1", "2", "3"):
+        await chat.run({"messages": [HumanMessage(text)], "note": text * 30_000})
+    fork = await chat.config_after(4)
+    look_at_parent = Putting._parent
+    looks = []
+
+    async def pruned_then(self, *args):
+        parent = await look_at_parent(self, *args)
+        if not looks:
+            looks.append(parent)
+            ThreadSaver(chat.memory).prune(["t"])
+            if is_read:
+                chat.saver.get_tuple(chat.config())
+        return parent
+
+    monkeypatch.setattr(Putting, "_parent", pruned_then)
+    shown = await chat.say("again", fork)
+    assert shown == ["1", "a:1:1", "2", "a:2:3", "again", "a:again:5"]
+    fresh = Bot(chat.memory, saver=ThreadSaver(chat.memory))
+    state = await fresh.state()
+    assert state.values["note"] == "2" * 30_000
+    assert await fresh.shown() == shown == fresh.archive()
 
 
 async def test_pruning_removes_the_bodies_that_nothing_points_to(make):
