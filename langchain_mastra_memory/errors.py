@@ -129,7 +129,7 @@ class StoreLockedError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """There is no space left for the write; what was saved before is intact. Free some space and try again."""
+    """There is no space left, or a quota is used up; what was saved before is intact. Make room and try again."""
 
 
 class StoreReadOnlyError(StoreError):

@@ -282,6 +282,22 @@ def test_a_full_disk_says_so_keeps_what_was_saved_and_goes_on_when_there_is_spac
     assert_intact(path, [*saved, "later"])
 
 
+def test_a_limit_of_file_sizes_says_so_keeps_what_was_saved_and_goes_on_when_it_is_lifted(tmp_path: Path) -> None:
+    import resource
+
+    path = tmp_path / "m.db"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with SQLMemoryStore(url_of(path)) as store:
+        store.run(ListThreads(resource_id="r"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
+        try:
+            saved = fill(store)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        store.run(CreateThread(thread_id="later", resource_id="r", metadata={"x": LARGE}))
+    assert_intact(path, [*saved, "later"])
+
+
 def test_a_disk_that_is_full_from_the_start_says_so(tiny_disk: Path) -> None:
     (tiny_disk / "ballast").write_bytes(b"x" * (2 * 1024 * 1024 - 8192))
     with SQLMemoryStore(url_of(tiny_disk / "m.db")) as store, pytest.raises(StoreFullError):

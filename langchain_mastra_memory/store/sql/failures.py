@@ -22,7 +22,9 @@ _SQLITE: Final[dict[str, type[StoreError]]] = {
     "SQLITE_BUSY": StoreLockedError,
     "SQLITE_LOCKED": StoreLockedError,
     "SQLITE_FULL": StoreFullError,
-    "SQLITE_IOERR_SHMSIZE": StoreFullError,  # no room for the -shm file; before the general SQLITE_IOERR
+    # Before the general SQLITE_IOERR: a quota or a limit of file sizes, and no room for the -shm file.
+    "SQLITE_IOERR_WRITE": StoreFullError,
+    "SQLITE_IOERR_SHMSIZE": StoreFullError,
     "SQLITE_READONLY": StoreReadOnlyError,
     "SQLITE_PERM": StoreReadOnlyError,
     "SQLITE_CORRUPT": StoreCorruptError,
