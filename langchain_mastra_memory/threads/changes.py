@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langchain_mastra_memory.threads.archiving import CHANNEL, is_archived, retractable, retractable_of_writes
 from langchain_mastra_memory.threads.bodies import BodyWriter, only_messages
 from langchain_mastra_memory.threads.entries import GONE, Entry, numbers_of
-from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint
+from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint, Stored
 from langchain_mastra_memory.threads.planning import Planned, Planner
 from langchain_mastra_memory.threads.runs import RunReport
 from langchain_mastra_memory.threads.snapshots import Mold
@@ -118,25 +118,36 @@ def _follows(planned: Planned, parent: KnownCheckpoint) -> bool:
 def equal_in_parent(
     known: Knowledge, writer: BodyWriter, ns: str, parent: KnownCheckpoint | None, messages: Sequence[BaseMessage]
 ) -> dict[str, list[tuple[str, int, BaseMessage]]]:
-    """Return the parent's messages that have the ids of messages whose objects are not known, with their places.
+    """Return the parent's messages that have the ids of messages whose objects are not known in it, with their places.
 
     That is how a list is matched that came from elsewhere: by id, and then by what is decoded, under any serializer.
+    A node's copies of what it was given are known from its write, under numbers of their own.
     """
     if parent is None or parent.ids is None or ns:
         return {}
     entry = parent.entries[CHANNEL]
-    numbers = numbers_of(entry.holes[0].parts if entry.holes else ())
-    if len(numbers) != len(parent.ids):
+    stored = [
+        (space, n, body)
+        for space, n in numbers_of(entry.holes[0].parts if entry.holes else ())
+        if not _is_gone(body := known.bodies.get(space, {}).get(n))
+    ]
+    if len(stored) != len(parent.ids):
         return {}
-    unknown = {message.id for message in messages if known.find(message) is None}
+    places = {(space, n) for space, n, _ in stored}
+    unknown = {message.id for message in messages if places.isdisjoint((known.find(message) or {}).items())}
     found: dict[str, list[tuple[str, int, BaseMessage]]] = {}
-    for message_id, (space, n) in zip(parent.ids, numbers, strict=True):
-        body = known.bodies.get(space, {}).get(n) if message_id and message_id in unknown else None
-        if isinstance(body, Mold):
-            found.setdefault(str(message_id), []).append((space, n, body.make()))
-        elif body is not None and body[0] != GONE:
-            found.setdefault(str(message_id), []).append((space, n, writer.load(*body)))
+    for message_id, (space, n, body) in zip(parent.ids, stored, strict=True):
+        if body is None or not message_id or message_id not in unknown:
+            continue
+        found.setdefault(message_id, []).append(
+            (space, n, body.make() if isinstance(body, Mold) else writer.load(*body))
+        )
     return found
+
+
+def _is_gone(body: Stored | None) -> bool:
+    """Tell whether a body was emptied: its message was deleted, and is not among the ids of its list."""
+    return body is not None and not isinstance(body, Mold) and body[0] == GONE
 
 
 def base_of(parent: KnownCheckpoint | None, metadata: Mapping[str, Any], report: RunReport) -> int | None:

@@ -149,10 +149,9 @@ class Planner:
 
     def places(self, message: BaseMessage) -> dict[str, int]:
         """Return where a message is stored already, by space: the object itself, or one that is equal to it."""
-        found = self.known.find(message)
-        if found is not None or not self.equals:
-            return dict(found or {})
-        return {space: n for space, n, other in self.equals.get(message.id or "", ()) if other == message}
+        found = self.known.find(message) or {}
+        equal = {space: n for space, n, other in self.equals.get(message.id or "", ()) if other == message}
+        return {**found, **equal}
 
     def _place(self, space: str, tokens: Sequence[Token], before: Sequence[Part] = ()) -> Parts:
         """Choose where each message is pointed to: in long stretches, in the list's own space where that is equal."""

@@ -103,7 +103,7 @@ def learn(  # noqa: PLR0917 - one call, in this order
         known.is_at(read.state)
         known.add_bodies(read.bodies)
         known.add_bodies(reader.molds)
-        kept = known_lists(stored, lists)
+        kept = known_lists(lists)
         for channel, whole in kept.items():
             known.add_list(stored.ns, channel, whole)
         messages = lists[CHANNEL].messages if not stored.ns and CHANNEL in lists else None

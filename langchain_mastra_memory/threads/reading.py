@@ -22,7 +22,19 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_mastra_memory.store.operations.checkpoints import Read, StoredCheckpoint
 from langchain_mastra_memory.threads.bodies import CODEC, BodyWriter, put_together
-from langchain_mastra_memory.threads.entries import GONE, LIST, MESSAGE, SNAPSHOT, Entry, Hole, Loose, Range
+from langchain_mastra_memory.threads.entries import (
+    GONE,
+    LIST,
+    MESSAGE,
+    SNAPSHOT,
+    Entry,
+    Hole,
+    Loose,
+    Part,
+    Parts,
+    Range,
+    join_ranges,
+)
 from langchain_mastra_memory.threads.knowledge import KnownCheckpoint, KnownList, Stored
 from langchain_mastra_memory.threads.snapshots import Mold, Snapshot, snapshot
 
@@ -36,13 +48,13 @@ class Loaded:
 
     Attributes:
         messages: Its messages; deleted ones are not among them.
-        taken: A snapshot of each, if the list is whole.
-        whole: Whether each number of its ranges is there, and nothing else.
+        taken: A snapshot of each, if all have places.
+        parts: Where their bodies are, deleted ones left out; None if some have no place.
     """
 
     messages: list[BaseMessage]
     taken: list[Snapshot]
-    whole: bool
+    parts: Parts | None
 
 
 @contextmanager
@@ -56,6 +68,12 @@ def _collecting_later(items: Sequence[object]) -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def _there(part: Range, found: Sequence[object]) -> Parts:
+    """Return what is left of a range: the numbers whose bodies were found."""
+    left = (part.first + index for index, item in enumerate(found) if item is not None)
+    return join_ranges([Range(part.space, n, n) for n in left])
 
 
 class Reader:
@@ -84,7 +102,8 @@ class Reader:
         """Return the messages of a hole."""
         messages: list[BaseMessage] = []
         taken: list[Snapshot] = []
-        whole = True
+        parts: list[Part] = []
+        placed = True
         for part in hole.parts:
             if type(part) is Range:
                 read, known = self._read.bodies.get(part.space, {}), self._known.get(part.space, {})
@@ -97,12 +116,12 @@ class Reader:
                     kept = [item for item in found if item is not None]
                     messages += [item.make() if type(item) is Mold else item for item in kept]
                     taken += [item.taken if type(item) is Mold else snapshot(item) for item in kept]
-                whole = whole and len(kept) == len(found)
+                parts += [part] if len(kept) == len(found) else _there(part, found)
             elif isinstance(part, Loose):
-                whole = False
+                placed = False
                 if part.form != GONE:
                     messages.append(self._writer.load(part.form, part.body))
-        return Loaded(messages, taken, whole)
+        return Loaded(messages, taken, tuple(parts) if placed else None)
 
     def _decoded(self, space: str, n: int, stored: tuple[str, bytes] | None) -> Mold | BaseMessage | None:
         """Return a body as a mold, or as a message where there can be none; None if it is gone."""
@@ -203,12 +222,12 @@ def known_checkpoint(
     )
 
 
-def known_lists(stored: StoredCheckpoint, lists: Mapping[str, Loaded]) -> dict[str, KnownList]:
-    """Return the lists of a checkpoint that was read, as they are remembered: those that hold every message."""
+def known_lists(lists: Mapping[str, Loaded]) -> dict[str, KnownList]:
+    """Return the lists of a checkpoint that was read, as they are remembered: those whose messages all have places."""
     return {
-        name: KnownList(loaded.messages, loaded.taken, stored.skeleton.entries[name].holes[0].parts)
+        name: KnownList(loaded.messages, loaded.taken, loaded.parts)
         for name, loaded in lists.items()
-        if loaded.whole
+        if loaded.parts is not None
     }
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from langchain_mastra_memory import ThreadSaver
 from langchain_mastra_memory.errors import ThreadNotFoundError
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints, writes
 
@@ -88,6 +91,37 @@ def test_a_deleted_message_does_not_come_back_from_a_checkpoint(memory: Any, gra
     say(graph, "d", at(first))
     assert "secret" not in ids(memory.recall(thread_id="t", per_page=False))
     assert "secret" not in ids(memory.recall(thread_id="t", checkpoint_id=first))
+
+
+@pytest.mark.parametrize("copies", [False, True], ids=["appends", "copies"])
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_an_edit_outlives_the_runs_after_a_deletion_and_the_list_is_not_stored_again(
+    memory: Any, *, copies: bool, encrypted: bool
+) -> None:
+    def answer(state: MessagesState) -> Any:
+        said = state["messages"]
+        new = AIMessage(f"re: {said[-1].content}", id=f"{said[-1].id}-re")
+        if not copies or len(said) < 5:
+            return {"messages": [new]}
+        again = [message.model_copy(deep=True) for message in said]
+        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *again, new]}
+
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef") if encrypted else None
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    graph = builder.compile(checkpointer=ThreadSaver(memory, serde=serde))
+    for text in ("a", "b", "c"):
+        say(graph, text)
+    memory.update_messages([{"id": "a", "content": "edited"}], thread_id="t")
+    memory.delete_messages(["b", "c-re"], thread_id="t")
+    before = count(memory, bodies)
+    for text in ("d", "e"):
+        say(graph, text)
+    found = [row.message.content for row in memory.recall(thread_id="t", per_page=False)]
+    assert found == ["edited", "re: a", "re: b", "c", "d", "re: d", "e", "re: e"]
+    if not copies:
+        assert count(memory, bodies) == before + 4
 
 
 def test_deleting_a_thread_takes_its_checkpoints_and_counts_them(memory: Any, graph: Any) -> None:
