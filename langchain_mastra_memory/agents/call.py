@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -96,8 +97,8 @@ def stored_in_order(history: History) -> list[StoredMessage]:
     return sorted(stored.values(), key=lambda known: known.seq)
 
 
-def turn_place(call: Call) -> int:
-    """Return the place where the running turn begins: its first input, else the newest human message."""
+def input_place(call: Call) -> int:
+    """Return the place of the first message that came in with the run; without inputs, of the newest human message."""
     wanted = set(call.inputs)
     first: int | None = None
     for place in range(len(call.messages) - 1, -1, -1):
@@ -109,15 +110,41 @@ def turn_place(call: Call) -> int:
     return turn_start(call.messages) if first is None else first
 
 
+def turn_place(call: Call) -> int:
+    """Return the place where the running turn begins: its first input, or the question that its input goes on with.
+
+    A result that comes in without a question belongs to the turn of the newest human message.
+    """
+    return min(input_place(call), turn_start(call.messages))
+
+
 def first_shown(
-    call: Call, start: int, *, limits: Limits, contribution: Contribution, facts: RunFacts, boundary: Boundary | None
+    call: Call,
+    start: int,
+    *,
+    limits: Limits,
+    contribution: Contribution,
+    facts: RunFacts,
+    boundary: Boundary | None,
+    gone: Container[str | None],
 ) -> int:
-    """Return a place before which nothing can be shown, so that a long thread costs only its end."""
+    """Return a place before which nothing can be shown, so that a long thread costs only its end.
+
+    Args:
+        call: The call.
+        start: Where the running turn begins.
+        limits: The count and the budget.
+        contribution: What the features handed in.
+        facts: The run as features see it.
+        boundary: The stored boundary.
+        gone: Ids that are never shown, and so do not count.
+    """
     horizon = 0
     if limits.off:
         horizon = start
     elif limits.last_messages:
-        horizon = max(0, start - limits.last_messages)
+        counted = (at for at in range(start - 1, -1, -1) if call.messages[at].id not in gone)
+        horizon = next(islice(counted, limits.last_messages - 1, None), 0)
     if boundary is not None:
         backwards = range(start - 1, horizon - 1, -1)
         horizon = next((at for at in backwards if call.messages[at].id == boundary.message_id), horizon)

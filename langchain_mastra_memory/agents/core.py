@@ -24,6 +24,7 @@ from langchain_mastra_memory.agents.call import (
     begins,
     first_shown,
     fitting_boundary,
+    input_place,
     marks_of,
     not_shown,
     processed,
@@ -31,7 +32,7 @@ from langchain_mastra_memory.agents.call import (
     turn_place,
 )
 from langchain_mastra_memory.agents.identity import Identity
-from langchain_mastra_memory.agents.matching import resent
+from langchain_mastra_memory.agents.matching import begins_a_history, is_found_whole, resent
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.context.assembly import arrange, assemble, fixed_text
 from langchain_mastra_memory.context.items import StateItems
@@ -53,12 +54,15 @@ from langchain_mastra_memory.store.operations.runs import (
 )
 from langchain_mastra_memory.threads.titles import TitleProvider
 from langchain_mastra_memory.tokens import ready
+from langchain_mastra_memory.types import StoredMessage
 
 _TURNS: weakref.WeakKeyDictionary[MemoryBase, Turns] = weakref.WeakKeyDictionary()
 REMEMBERED_TURNS: Final = 512
 REMEMBERED_THREADS: Final = 64
 PROBED: Final = 64
 """How many of the newest messages of a state decide where it stands in the archive."""
+FURTHER: Final = 4
+"""How many times as many messages are read where those that were read are not enough."""
 
 
 @dataclass(slots=True)
@@ -69,10 +73,12 @@ class _Turn:
     model: BaseChatModel | None = None
     view: RunView | None = None
     edited: Mapping[str, BaseMessage] = field(default_factory=dict)
+    stop: int | None = None
     viewed: int = 0
     marks: Marks = ()
     history: History | None = None
     loaded_for: tuple[object, ...] = ()
+    known: tuple[StoredMessage, ...] = ()
     begun: dict[str, Contribution] = field(default_factory=dict)
 
 
@@ -237,8 +243,10 @@ class Turns:
         if call.from_state:
             if len(call.inputs) < 2:
                 return frozenset()
-            start, given = turn_place(call), set(call.inputs)
+            start, given = input_place(call), set(call.inputs)
             inputs = [message for message in call.messages[start:] if message.id in given]
+            if not begins_a_history(inputs):
+                return frozenset()
             again = resent(inputs, [known for known in call.messages[:start] if known.id not in call.refused])
             return frozenset(inputs[at].id or "" for at in again)
         if len(call.messages) < 2:
@@ -247,7 +255,8 @@ class Turns:
         options = self.history
         limits = options.limits(call.identity.options) if options else Limits(last_messages=0)
         history = turn.history or await self._load(io, call, turn, limits, Contribution())
-        again = resent(call.messages, [known.message for known in stored_in_order(history)])
+        known = await self._known_of(io, call, turn, history, call.messages)
+        again = resent(call.messages, [stored.message for stored in known])
         return frozenset(call.messages[at].id or "" for at, known in again.items() if known.id != call.messages[at].id)
 
     async def _contribution(self, io: IO, call: Call, facts: RunFacts, turn: _Turn) -> Contribution:
@@ -263,10 +272,13 @@ class Turns:
         return Contribution.merged(parts)
 
     async def _view(self, io: IO, call: Call, turn: _Turn) -> RunView:
-        """Return what the archive knows of the state: read once in a turn, and only what is new since the last one."""
-        messages = call.messages
-        if turn.view is not None and begins(messages, turn.viewed, turn.marks):
-            return turn.view
+        """Return what the archive knows of the state: only what is new since the last turn.
+
+        It is read once in a turn, and once more where the turn goes on after an interrupt.
+        """
+        messages, before = call.messages, turn.view
+        if before is not None and turn.stop == call.identity.stop and begins(messages, turn.viewed, turn.marks):
+            return before
         thread = call.identity.thread_id
         known = self._known.get(thread)
         prefix = known.count if known is not None and begins(messages, known.count, known.marks) else 0
@@ -291,7 +303,9 @@ class Turns:
                 self._known.move_to_end(thread)
                 while len(self._known) > REMEMBERED_THREADS:
                     self._known.popitem(last=False)
-        turn.view, turn.edited = view, known.edited
+        if before is not None and (view.epoch, view.edits) != (before.epoch, before.edits):
+            turn.begun.clear()  # while it was interrupted; what was found then may be deleted now
+        turn.view, turn.edited, turn.stop = view, known.edited, call.identity.stop
         turn.viewed, turn.marks = len(messages), marks_of(messages, len(messages))
         return view
 
@@ -319,7 +333,15 @@ class Turns:
         horizon = (
             0
             if call.preview
-            else first_shown(call, start, limits=limits, contribution=contribution, facts=facts, boundary=boundary)
+            else first_shown(
+                call,
+                start,
+                limits=limits,
+                contribution=contribution,
+                facts=facts,
+                boundary=boundary,
+                gone=call.refused | view.deleted,
+            )
         )
         repeated = await self.repeated(io, call)
         out: list[LeftOut] = []
@@ -351,16 +373,18 @@ class Turns:
         if call.retain_full_input:
             items = [Item(message=message) for message in given]
             return items, turn_start(given), out, None
-        merged = stored_in_order(history)
+        merged = await self._known_of(io, call, turn, history, given)
         stored = {known.id for known in merged}
         again = resent(given, [known.message for known in merged])
         window = {known.id for known in history.messages}
         out += [left_out(given[at], "duplicate") for at in sorted(again) if given[at].id not in stored]
         new = [message for at, message in enumerate(given) if at not in again]
-        shown = [Item.of(known) for known in merged if known.id in window]
+        items = [Item.of(known) for known in merged if known.id in window]
+        shown = len(items)
+        items += [Item(message=message) for message in new]
         return (
-            [*shown, *(Item(message=message) for message in new)],
-            len(shown),
+            items,
+            min(shown, turn_start([item.message for item in items])),
             out,
             fitting_boundary(history.boundaries, limits),
         )
@@ -375,20 +399,54 @@ class Turns:
         if last is not None and not limits.off and sent > 1:
             last = max(last, sent)  # what the client sends again is looked for in at least as much
         off = limits.off or call.retain_full_input
-        turn.history = await io.run(
-            LoadHistory(
-                thread_id=call.identity.thread_id,
-                resource_id=call.identity.resource_id,
-                last=0 if off and sent < 2 else (sent if off else last),
-                tokens=limits.max_tokens,
-                after=contribution.covered_upto,
-                ids=ids,
-                checkpoint_id=call.checkpoint_id,
-                boundary_for=(limits.max_tokens, limits.remove_tokens) if limits.max_tokens else None,
-            )
+        wanted = LoadHistory(
+            thread_id=call.identity.thread_id,
+            resource_id=call.identity.resource_id,
+            last=0 if off and sent < 2 else (sent if off else last),
+            tokens=limits.max_tokens,
+            after=contribution.covered_upto,
+            ids=ids,
+            checkpoint_id=call.checkpoint_id,
+            boundary_for=(limits.max_tokens, limits.remove_tokens) if limits.max_tokens else None,
         )
-        turn.loaded_for = key
-        return turn.history
+        history = await io.run(wanted)
+        if not off and not _asks(call.messages):  # a result: its question stays, however long ago it was asked
+            while (
+                wanted.last is not None
+                and len(history.messages) >= wanted.last
+                and not _asks([known.message for known in history.messages])
+            ):
+                wanted = replace(wanted, last=wanted.last * FURTHER, tokens=None)
+                history = await io.run(wanted)
+        turn.history, turn.known, turn.loaded_for = history, (), key
+        return history
+
+    async def _known_of(
+        self, io: IO, call: Call, turn: _Turn, history: History, given: Sequence[BaseMessage]
+    ) -> list[StoredMessage]:
+        """Return the stored messages among which those are that the caller sends again, in order.
+
+        They are read as far back as a history without ids goes that the caller sends, whatever limits the window has.
+        """
+        merged = {known.id: known for known in (*turn.known, *stored_in_order(history))}
+        size = max(len(history.messages), len(given), PROBED)
+        while not turn.known and history.exists:
+            known = sorted(merged.values(), key=lambda stored: stored.seq)
+            if is_found_whole(given, [stored.message for stored in known]):
+                return known
+            further = await io.run(
+                LoadHistory(
+                    thread_id=call.identity.thread_id,
+                    resource_id=call.identity.resource_id,
+                    last=size,
+                    checkpoint_id=call.checkpoint_id,
+                )
+            )
+            merged |= {stored.id: stored for stored in further.messages}
+            if len(further.messages) < size:
+                turn.known = tuple(merged.values())
+            size *= FURTHER
+        return sorted(merged.values(), key=lambda stored: stored.seq)
 
     async def _keep_boundary(self, io: IO, call: Call, turn: _Turn, made: Boundary) -> None:
         if made.seq is None:
@@ -414,6 +472,11 @@ class Turns:
             turn.view = replace(turn.view, boundaries=(kept, *turn.view.boundaries))
         if turn.history is not None:
             turn.history = replace(turn.history, boundaries=(kept, *turn.history.boundaries))
+
+
+def _asks(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether there is a human message among some."""
+    return any(message.type == "human" for message in messages)
 
 
 def turns_of(memory: MemoryBase) -> Turns:

@@ -37,6 +37,7 @@ class Identity:
         checkpointer: The run's checkpointer, or None.
         root: Whether the run is the outermost graph of its thread.
         delegation: What made this run a worker's, or None.
+        stop: The step at which LangGraph ends the invocation: another one after an interrupt. None outside a graph.
     """
 
     thread_id: str
@@ -45,6 +46,7 @@ class Identity:
     checkpointer: object | None = None
     root: bool = True
     delegation: Delegation | None = None
+    stop: int | None = None
 
     @property
     def agent(self) -> str | None:
@@ -146,6 +148,7 @@ def identify(
     checkpointer = configurable.get(CHECKPOINTER_KEY)
     if isinstance(checkpointer, RoutedSaver):
         checkpointer = checkpointer.of(config)
+    stop = getattr(configurable.get("__pregel_scratchpad"), "stop", None)
     delegation = current_delegation(configurable)
     if delegation is not None:
         options = options.for_worker()
@@ -156,6 +159,7 @@ def identify(
             checkpointer=checkpointer,
             root=root,
             delegation=delegation,
+            stop=stop,
         )
     thread_id = configurable.get("thread_id")
     if thread_id is None:
@@ -188,6 +192,7 @@ def identify(
         checkpointer=checkpointer,
         root=root,
         delegation=delegation,
+        stop=stop,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langchain_mastra_memory.history.units import call_ids
 
 
 def sameness(message: BaseMessage) -> tuple[object, ...]:
@@ -35,8 +37,10 @@ def resent(given: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> dict[i
     """Return which of the given messages are known ones sent again.
 
     By id first. By content only when the client evidently sends a history: there is an AI message among what it sends
-    before its newest human message. The order must be that of the known messages, from the end backwards; what the
-    client left out (tool calls, results) is passed over. The newest human message and what follows it is always new.
+    before what is new. New is the newest human message and what follows it; where the conversation so far ends with a
+    call that waits for its result, and the client sends that call again, new is only what follows the call. The order
+    must be that of the known messages, from the end backwards; what the client left out (tool calls, results) is
+    passed over.
 
     Args:
         given: What came in, oldest first.
@@ -45,11 +49,9 @@ def resent(given: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> dict[i
     Returns:
         Place in `given` to the known message.
     """
-    by_id = {message.id: message for message in known if message.id}
-    matches = {at: by_id[message.id] for at, message in enumerate(given) if message.id in by_id}
-    newest = next((at for at in range(len(given) - 1, -1, -1) if given[at].type == "human"), len(given))
-    earlier = [at for at in range(newest) if at not in matches]
-    if not any(isinstance(given[at], AIMessage) for at in earlier):
+    matches = _by_id(given, known)
+    earlier = _sent_without_ids(given, known, matches)
+    if not earlier:
         return matches
     keys = [sameness(message) for message in known]
     limit = len(known)
@@ -64,3 +66,55 @@ def resent(given: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> dict[i
             matches[at] = known[found]
             limit = found
     return matches
+
+
+def begins_a_history(given: Sequence[BaseMessage]) -> bool:
+    """Return whether what came in may be a history: a human message, later an AI message.
+
+    Under a checkpointer a person may have put an answer alone into the state, with words that stood there before.
+    """
+    kinds = [message.type for message in given]
+    return "human" in kinds and "ai" in kinds[kinds.index("human") :]
+
+
+def is_found_whole(given: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> bool:
+    """Return whether everything that a client sends as its history is among the known messages.
+
+    Where it is not, older messages than the known ones are worth reading.
+    """
+    earlier = _sent_without_ids(given, known, _by_id(given, known))
+    matches = resent(given, known) if earlier else {}
+    return all(at in matches for at in earlier if isinstance(given[at], (HumanMessage, AIMessage)))
+
+
+def _by_id(given: Sequence[BaseMessage], known: Sequence[BaseMessage]) -> dict[int, BaseMessage]:
+    by_id = {message.id: message for message in known if message.id}
+    return {at: by_id[message.id] for at, message in enumerate(given) if message.id in by_id}
+
+
+def _sent_without_ids(
+    given: Sequence[BaseMessage], known: Sequence[BaseMessage], matches: Mapping[int, BaseMessage]
+) -> list[int]:
+    """Return the places of a history that a client sends, but for what is matched; nothing where it sends none."""
+    waiting = _waiting_call(known)
+    newest = next((at for at in range(len(given) - 1, -1, -1) if given[at].type == "human"), len(given))
+    called = (at for at in range(len(given) - 1, newest, -1) if waiting and _calls_of(given[at]) == waiting)
+    end = next(called, newest - 1) + 1
+    earlier = [at for at in range(end) if at not in matches]
+    return earlier if any(isinstance(given[at], AIMessage) for at in earlier) else []
+
+
+def _waiting_call(known: Sequence[BaseMessage]) -> frozenset[str]:
+    """Return the ids of the calls that a conversation ends with, if one of them has no result yet; else nothing."""
+    answered: set[str] = set()
+    for message in reversed(known):
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+            continue
+        calls = _calls_of(message)
+        return calls if calls - answered else frozenset()
+    return frozenset()
+
+
+def _calls_of(message: BaseMessage) -> frozenset[str]:
+    return frozenset(call_ids(message)) - {""}

@@ -24,12 +24,14 @@ from langchain_mastra_memory.history.options import HISTORY_SOURCES, HistorySour
 from langchain_mastra_memory.ids import checked_id, new_id, optional_id
 from langchain_mastra_memory.io import IO, both
 from langchain_mastra_memory.shown import shown
+from langchain_mastra_memory.threads.runs import RUN_CHANNEL
 from langchain_mastra_memory.tokens import ready
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from langchain_mastra_memory.agents.middleware import MemoryMiddleware
+    from langchain_mastra_memory.agents.record import RunRecord
     from langchain_mastra_memory.agents.subagent import MessageFilter, SubAgent
 
 
@@ -248,6 +250,7 @@ class AgentMethods(MemoryBase):
             inputs=tuple(message.id or "" for message in new),
             system=_system(system),
             tools=_tools(tools),
+            refused=_refused(given),
             state=given,
             model=model,
             source="state" if state is not None else "archive",
@@ -278,6 +281,12 @@ async def _preview(io: IO, turns: Turns, call: Call) -> Preview:
         layout=layout,
         thread_id=call.identity.thread_id,
     )
+
+
+def _refused(state: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ids of the messages of refused runs in a state that has the record of a middleware."""
+    records: Mapping[str, RunRecord] = state.get(RUN_CHANNEL) or {}
+    return frozenset(message_id for record in records.values() for message_id in record.get("refused", ()))
 
 
 def _with_ids(messages: object) -> tuple[BaseMessage, ...]:

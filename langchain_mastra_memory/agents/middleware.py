@@ -120,7 +120,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             every_channel() if sample is None else [p.state_schema for p in providers if p.state_schema is not None]
         )
         self.state_schema = _state_schema(channels)
-        self._returning: set[str] = set()
         self._is_placed = False
 
     @property
@@ -147,10 +146,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._check_place()
         identity = self._identity(request.runtime)
         if identity.options.off:
-            return self._noted(handler(self._without_tools(request)))
+            return self._noted(handler(self._without_tools(request)), request)
         turns = self._turns_for(identity, request.runtime)
         shown = drive(self._shown(turns.memory.io(is_async=False), turns, identity, request))
-        return self._noted(handler(shown))
+        return self._noted(handler(shown), shown)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: AsyncHandler
@@ -159,14 +158,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._check_place()
         identity = self._identity(request.runtime)
         if identity.options.off:
-            return self._noted(await handler(self._without_tools(request)))
+            return self._noted(await handler(self._without_tools(request)), request)
         turns = self._turns_for(identity, request.runtime)
         shown = await self._shown(turns.memory.io(is_async=True), turns, identity, request)
         if not self._keeps_partial(turns, identity):
-            return self._noted(await handler(shown))
+            return self._noted(await handler(shown), shown)
         with streamed_text() as said:
             try:
-                return self._noted(await handler(shown))
+                return self._noted(await handler(shown), shown)
             except asyncio.CancelledError:
                 call = self._call(turns, identity, request.state, request.runtime)
                 record = record_of(request.state, self._name)
@@ -323,7 +322,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             model=request.model,
         )
         ready = await turns.prepare(io, call)
-        self._returning.update(tool.name for tool in request.tools if isinstance(tool, BaseTool) and tool.return_direct)
         names = {_tool_name(tool) for tool in request.tools}
         brought = [tool for name, tool in _tools_of(turns.memory).items() if name not in names]
         tools = [tool for tool in (*request.tools, *brought) if _tool_name(tool) not in ready.hidden_tools]
@@ -338,12 +336,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         names = {tool.name for tool in self.tools}
         return request.override(tools=[tool for tool in request.tools if _tool_name(tool) not in names])
 
-    def _noted(self, response: ModelResponse[Any]) -> ExtendedModelResponse[Any]:
-        """Return the response with a note in the state of which messages came through here."""
+    def _noted(self, response: ModelResponse[Any], request: ModelRequest[Any]) -> ExtendedModelResponse[Any]:
+        """Return the response with a note in the state: its messages came through here, and which tools end a run."""
         for message in response.result:
             if not message.id:
                 message.id = str(uuid.uuid4())
         record: RunRecord = {"answers": [message.id or "" for message in response.result]}
+        returning = [tool.name for tool in request.tools if isinstance(tool, BaseTool) and tool.return_direct]
+        if returning:
+            record["returning"] = returning
         return ExtendedModelResponse(
             model_response=response, command=Command(update={RUN_CHANNEL: {self._name: record}})
         )
@@ -356,7 +357,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         complete = is_complete(
             call.messages,
             record,
-            frozenset(self._returning),
             structured=state.get("structured_response") is not None,
         )
         closing = await finish(io, turns, call, record, complete=complete)

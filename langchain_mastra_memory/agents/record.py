@@ -18,7 +18,7 @@ from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from typing_extensions import TypedDict
 
-from langchain_mastra_memory.threads.runs import RUN_CHANNEL
+from langchain_mastra_memory.threads.runs import RUN_CHANNEL, leading_summaries
 
 Status = Literal["open", "complete", "refused", "off"]
 
@@ -32,7 +32,9 @@ class RunRecord(TypedDict, total=False):
         saver: Whether a `ThreadSaver` of the same store archives the run's messages.
         inputs: Ids of the messages that came in with the run.
         since: The id behind which everything is the run's; None: from the beginning.
+        summaries: Ids of the summaries that the state began with.
         answers: Ids of messages that came through our model hook in this run.
+        returning: Names of tools that the model had and whose result ends a run.
         ids: At the end: ids that become ordinary messages.
         end: At the end: the id of the last message of the state.
         replaced: At the end: what `before_save` made of messages, by id; see `threads.runs.dump_replacement`.
@@ -44,7 +46,9 @@ class RunRecord(TypedDict, total=False):
     saver: bool
     inputs: list[str]
     since: str | None
+    summaries: list[str]
     answers: list[str]
+    returning: list[str]
     ids: list[str]
     end: str | None
     replaced: dict[str, str | None]
@@ -76,6 +80,8 @@ def merge_records(left: Records | None, right: Mapping[str, RunRecord] | None) -
             continue
         both: RunRecord = {**old, **new}
         both["answers"] = list(dict.fromkeys([*old.get("answers", ()), *new.get("answers", ())]))
+        if "returning" in both:
+            both["returning"] = list(dict.fromkeys([*old.get("returning", ()), *new.get("returning", ())]))
         merged[name] = both
     return merged
 
@@ -90,8 +96,8 @@ def opened(previous: RunRecord, messages: Sequence[BaseMessage], *, saver: bool,
     """Return the record of a run that begins.
 
     What came in with it are the messages behind the last run's end. Where that run never ended, they are the messages
-    at the end that no model and no tool wrote and that were not its own input; what it left is saved with this run,
-    unless it was off.
+    at the end that no model and no tool wrote and that were not its own input; what it left is saved with the next run
+    that is complete, unless it was off.
 
     Args:
         previous: The record of the last run; empty for the first.
@@ -100,18 +106,23 @@ def opened(previous: RunRecord, messages: Sequence[BaseMessage], *, saver: bool,
         off: Whether nothing of the run is archived.
     """
     closed = previous.get("status") in ("complete", "refused", "off") and "end" in previous
-    since = previous.get("end") if closed else previous.get("since")
-    first = next((at + 1 for at in range(len(messages) - 1, -1, -1) if messages[at].id == since), None)
-    if not closed or since is None or first is None:
+    end = _end_of(previous, messages) if closed else None
+    first = next((at + 1 for at in range(len(messages) - 1, -1, -1) if messages[at].id == end), None)
+    if end is None or first is None:
         earlier = set() if closed else set(previous.get("inputs", ()))
         first = len(messages)
         while first and _may_come_in(messages[first - 1]) and messages[first - 1].id not in earlier:
             first -= 1
+    else:
+        first += _put_in_between(messages[first:])
+    # What a refused run found unsaved is still to be saved; its own messages stay out by their ids.
+    since = end if closed and previous.get("status") != "refused" else previous.get("since")
     if previous.get("status") == "off" and not closed and first:
         since = messages[first - 1].id
     refused = previous.get("refused", ())
     known = {message.id for message in messages} if refused else set()
-    return {
+    summaries = [summary.id or "" for summary in leading_summaries(messages)]
+    made: RunRecord = {
         "turn": str(uuid.uuid4()),
         "status": "off" if off else "open",
         "saver": saver,
@@ -120,6 +131,26 @@ def opened(previous: RunRecord, messages: Sequence[BaseMessage], *, saver: bool,
         "answers": [],
         "refused": [gone for gone in refused if gone in known],
     }
+    return {**made, "summaries": summaries} if summaries else made
+
+
+def _end_of(previous: RunRecord, messages: Sequence[BaseMessage]) -> str | None:
+    """Return the id of the last message of a closed run; where that was removed since, of the last that is left."""
+    end = previous.get("end")
+    own = {*previous.get("inputs", ()), *previous.get("ids", ())}
+    if any(message.id == end for message in reversed(messages)):
+        return end
+    return next((message.id for message in reversed(messages) if message.id in own), end)
+
+
+def _put_in_between(messages: Sequence[BaseMessage]) -> int:
+    """Return how many answers a person put into the state before a question came in: a client sends no such thing.
+
+    Where more answers follow behind the question, a client sends its history.
+    """
+    said = next((at for at, message in enumerate(messages) if not isinstance(message, AIMessage)), len(messages))
+    asked = said < len(messages) and messages[said].type == "human"
+    return said if asked and not any(isinstance(message, AIMessage) for message in messages[said:]) else 0
 
 
 def _may_come_in(message: BaseMessage) -> bool:
@@ -132,15 +163,12 @@ def record_of(state: Mapping[str, Any], name: str) -> RunRecord:
     return records.get(name, RunRecord())
 
 
-def is_complete(
-    messages: Sequence[BaseMessage], record: RunRecord, returning: frozenset[str], *, structured: bool
-) -> bool:
+def is_complete(messages: Sequence[BaseMessage], record: RunRecord, *, structured: bool) -> bool:
     """Return whether a run ended with an answer that counts.
 
     Args:
         messages: The state's messages at the end.
         record: The run's record.
-        returning: Names of tools whose result ends a run.
         structured: Whether the state has a structured response.
 
     Returns:
@@ -166,5 +194,7 @@ def is_complete(
             None,
         )
         called = {call["id"]: call["name"] for call in caller.tool_calls} if caller else {}
-        return caller is not None and caller.id in answers and called.get(last.tool_call_id) in returning
+        return (
+            caller is not None and caller.id in answers and called.get(last.tool_call_id) in record.get("returning", ())
+        )
     return False

@@ -25,7 +25,7 @@ from langchain_mastra_memory.store.operations.messages import NewMessage
 from langchain_mastra_memory.store.operations.runs import SaveRun
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
 from langchain_mastra_memory.store.wrappers.base import StoreWrapper
-from langchain_mastra_memory.threads.runs import dump_replacement, kind_of
+from langchain_mastra_memory.threads.runs import dump_replacement, kind_of, leading_summaries
 from langchain_mastra_memory.tokens import ready
 from langchain_mastra_memory.types import StoredMessage
 
@@ -136,6 +136,8 @@ class Archived:
 def of_run(call: Call, record: RunRecord, repeated: frozenset[str] = frozenset()) -> tuple[BaseMessage, ...]:
     """Return the messages of the state that belong to the run and to what came before it unsaved.
 
+    A summary that another middleware made in this run stands before what it left.
+
     Args:
         call: The run at its end.
         record: Its record.
@@ -144,12 +146,16 @@ def of_run(call: Call, record: RunRecord, repeated: frozenset[str] = frozenset()
     messages = call.messages
     since = record.get("since")
     left = repeated | set(record.get("refused", ()))
+    summaries: list[BaseMessage] = []
     if since is not None:
         place = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].id == since), None)
-        messages = messages if place is None else messages[place + 1 :]
+        if place is not None:
+            known = record.get("summaries", ())
+            summaries = [summary for summary in leading_summaries(messages[: place + 1]) if summary.id not in known]
+            messages = messages[place + 1 :]
     return tuple(
         message
-        for message in messages
+        for message in (*summaries, *messages)
         if message.id and message.id not in left and not isinstance(message, RemoveMessage)
     )
 

@@ -18,8 +18,9 @@ input of the next one, and is provisional too.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage, messages_from_dict
@@ -96,3 +97,8 @@ def report_of(records: Any, *, moved: bool, source: str) -> RunReport:
 def kind_of(message: BaseMessage) -> str | None:
     """Return what a message is by itself: `summary` if another middleware made it of older ones, else None."""
     return "summary" if message.additional_kwargs.get("lc_source") == "summarization" else None
+
+
+def leading_summaries(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the summaries that a state begins with: what they stand for was removed from it."""
+    return list(takewhile(lambda message: kind_of(message) == "summary", messages))

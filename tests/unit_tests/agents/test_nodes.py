@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -215,3 +215,60 @@ def test_a_key_that_the_state_does_not_have_is_named(memory: Memory, invoke: Any
     graph = StateGraph(State).add_node("node", getattr(memory, node)(input_key="mesages")).add_edge(START, "node")
     with pytest.raises(ConfigurationError, match="'mesages': set input_key"):
         invoke(graph.compile(), {"messages": [HumanMessage("a")]}, CONFIG)
+
+
+def client_graph(memory: Memory, model: ScriptedChatModel, saver: Any) -> Any:
+    """Return a graph whose tools are the client's: a run ends with a call, and the next one begins with its result."""
+    builder = StateGraph(State)
+    builder.add_node("load", memory.load_node())
+    builder.add_node("model", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
+    builder.add_node("save", memory.save_node())
+    builder.add_edge(START, "load").add_edge("load", "model").add_edge("model", "save")
+    return builder.compile(checkpointer=saver)
+
+
+def texts_of(model: ScriptedChatModel) -> list[str]:
+    check_prompt(model.last_call.messages)
+    return [message.text or message.type for message in model.last_call.messages]
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+@pytest.mark.parametrize("options", [{"last_messages": 1}, {"last_messages": 4}, {"max_tokens": 60}])
+def test_the_question_stays_while_the_client_answers_its_calls(
+    memory_factory: Any, invoke: Any, saver: str, options: dict[str, Any]
+) -> None:
+    memory = memory_factory("memory://", message_history=MessageHistory(**options))
+    calls = [tool_call("look", {"n": number}, id=f"c{number}") for number in range(6)]
+    model = ScriptedChatModel(["A0", *calls, "A1"])
+    graph = client_graph(memory, model, saver_of(memory, saver))
+    for text in ("U0", "U1"):
+        invoke(graph, {"messages": [("user", text)]}, CONFIG)
+    said = ["U1"]
+    for number in range(6):
+        result = ToolMessage(f"R{number}", tool_call_id=f"c{number}")
+        invoke(graph, {"messages": [result]}, CONFIG)
+        said += ["ai", f"R{number}"]
+        assert texts_of(model)[-len(said) :] == said
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_history_without_ids_that_ends_with_a_result_adds_the_result_alone(
+    memory: Memory, invoke: Any, steps: int
+) -> None:
+    calls = [tool_call("look", {"n": number}, id=f"c{number}") for number in range(steps)]
+    model = ScriptedChatModel(["A0", *calls, "A1"])
+    graph = client_graph(memory, model, None)
+    sent: list[AnyMessage] = [HumanMessage("U0"), AIMessage("A0"), HumanMessage("U1")]
+    invoke(graph, {"messages": sent[:1]}, CONFIG)
+    invoke(graph, {"messages": copies(sent)}, CONFIG)
+    for number in range(steps):
+        sent += [calls[number], ToolMessage(f"R{number}", tool_call_id=f"c{number}")]
+        invoke(graph, {"messages": copies(sent)}, CONFIG)
+        assert texts_of(model) == [message.text or message.type for message in sent]
+    found = [row.message.text or row.role for row in memory.recall(thread_id="t", resource_id="r", per_page=False)]
+    assert found == [message.text or message.type for message in [*sent, AIMessage("A1")]]
+
+
+def copies(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """Return the messages as a client sends them that keeps no ids."""
+    return [message.model_copy(update={"id": None}) for message in messages]
