@@ -34,6 +34,7 @@ class Call:
         messages: The state's messages.
         inputs: Ids of the messages that came in with the run; empty: the newest human message.
         refused: Ids of messages of refused runs.
+        again: Ids of earlier answers to a question that was sent again.
         system: The agent's system message.
         tools: The tools that the model sees.
         state: The graph's state.
@@ -51,6 +52,7 @@ class Call:
     messages: tuple[BaseMessage, ...]
     inputs: tuple[str, ...] = ()
     refused: frozenset[str] = frozenset()
+    again: frozenset[str] = frozenset()
     system: SystemMessage | None = None
     tools: tuple[BaseTool | Mapping[str, Any], ...] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -156,11 +158,11 @@ def first_shown(
     return horizon
 
 
-def not_shown(item: Item, repeated: frozenset[str], refused: frozenset[str], deleted: frozenset[str]) -> Reason | None:
+def not_shown(item: Item, call: Call, repeated: frozenset[str], deleted: frozenset[str]) -> Reason | None:
     """Return why a message of the state is not shown; None for one that is."""
-    if item.id in repeated:
+    if item.id in repeated or item.id in call.again:
         return "duplicate"
-    if item.id in refused:
+    if item.id in call.refused:
         return "refused"
     return "deleted" if item.id in deleted else None
 

@@ -41,7 +41,7 @@ from langchain_mastra_memory.context.provider import FeatureProvider, Position, 
 from langchain_mastra_memory.forking import new_lock
 from langchain_mastra_memory.history.options import MessageHistory
 from langchain_mastra_memory.history.repair import left_out
-from langchain_mastra_memory.history.units import turn_start
+from langchain_mastra_memory.history.units import last_answers, turn_start
 from langchain_mastra_memory.history.window import Boundary, Limits, Shape, choose
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.store.operations.runs import (
@@ -355,7 +355,7 @@ class Turns:
             item = facts.items[place]
             while outside and item.seq is not None and outside[0].seq < item.seq:
                 items.append(Item.of(outside.pop(0)))
-            reason = not_shown(item, repeated, call.refused, view.deleted)
+            reason = not_shown(item, call, repeated, view.deleted)
             if reason is None:
                 items.append(item)
             else:
@@ -379,7 +379,9 @@ class Turns:
         window = {known.id for known in history.messages}
         out += [left_out(given[at], "duplicate") for at in sorted(again) if given[at].id not in stored]
         new = [message for at, message in enumerate(given) if at not in again]
-        items = [Item.of(known) for known in merged if known.id in window]
+        old = _answered_before(given, again, merged)
+        out += [left_out(known.message, "duplicate") for known in merged if known.id in old and known.id in window]
+        items = [Item.of(known) for known in merged if known.id in window - old]
         shown = len(items)
         items += [Item(message=message) for message in new]
         return (
@@ -472,6 +474,17 @@ class Turns:
             turn.view = replace(turn.view, boundaries=(kept, *turn.view.boundaries))
         if turn.history is not None:
             turn.history = replace(turn.history, boundaries=(kept, *turn.history.boundaries))
+
+
+def _answered_before(
+    given: Sequence[BaseMessage], again: Mapping[int, BaseMessage], known: Sequence[StoredMessage]
+) -> set[str]:
+    """Return the ids of the answers that a conversation ends with, if its last question is sent again by its id."""
+    place = turn_start(given)
+    answers = {answer.id or "" for answer in last_answers([stored.message for stored in known])}
+    question = again.get(place)
+    asked = place < len(given) and question is not None and question.id == given[place].id
+    return answers if asked and not answers & {message.id for message in given} else set()
 
 
 def _asks(messages: Sequence[BaseMessage]) -> bool:

@@ -259,6 +259,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             "turn": record.get("turn", ""),
             "inputs": tuple(record.get("inputs", ())),
             "refused": frozenset(record.get("refused", ())),
+            "again": frozenset(record.get("again", ())),
             **more,
         }
         if "messages" not in more:  # of a long thread, one copy is enough

@@ -18,6 +18,7 @@ from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from typing_extensions import TypedDict
 
+from langchain_mastra_memory.history.units import last_answers
 from langchain_mastra_memory.threads.runs import RUN_CHANNEL, leading_summaries
 
 Status = Literal["open", "complete", "refused", "off"]
@@ -32,6 +33,7 @@ class RunRecord(TypedDict, total=False):
         saver: Whether a `ThreadSaver` of the same store archives the run's messages.
         inputs: Ids of the messages that came in with the run.
         since: The id behind which everything is the run's; None: from the beginning.
+        again: Ids of the answers that the state ended with, where nothing new came in: their question is asked again.
         summaries: Ids of the summaries that the state began with.
         answers: Ids of messages that came through our model hook in this run.
         returning: Names of tools that the model had and whose result ends a run.
@@ -46,6 +48,7 @@ class RunRecord(TypedDict, total=False):
     saver: bool
     inputs: list[str]
     since: str | None
+    again: list[str]
     summaries: list[str]
     answers: list[str]
     returning: list[str]
@@ -131,7 +134,11 @@ def opened(previous: RunRecord, messages: Sequence[BaseMessage], *, saver: bool,
         "answers": [],
         "refused": [gone for gone in refused if gone in known],
     }
-    return {**made, "summaries": summaries} if summaries else made
+    if summaries:
+        made["summaries"] = summaries
+    if closed and messages and messages[-1].id == end:
+        made["again"] = [answer.id or "" for answer in last_answers(messages)]
+    return made
 
 
 def _end_of(previous: RunRecord, messages: Sequence[BaseMessage]) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -111,6 +112,12 @@ def turn_start(messages: Sequence[BaseMessage]) -> int:
     and begins at the end.
     """
     return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].type == "human"), len(messages))
+
+
+def last_answers(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the AI messages that a conversation ends with, newest first; nothing where it has none but these."""
+    found = list(takewhile(lambda message: isinstance(message, AIMessage), reversed(messages)))
+    return found if len(found) < len(messages) else []
 
 
 def _kind(block: str | Mapping[str, object]) -> str:

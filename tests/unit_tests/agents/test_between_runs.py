@@ -166,6 +166,25 @@ def test_a_summary_of_another_middleware_is_kept_as_one_and_hidden(memory: Memor
     assert len(rows) - len(kinds) == 16 == len(archive(memory))
 
 
+@pytest.mark.parametrize("saver", ["none", "memory", "ours"])
+def test_a_question_that_is_sent_again_is_answered_anew(memory: Memory, saver: str) -> None:
+    @tool
+    def lookup(city: str) -> str:
+        """Look a city up."""
+        return f"facts about {city}"
+
+    model = ScriptedChatModel(["A1", "A2", tool_call("lookup", {"city": "Rome"}), "A2 again", "A3"])
+    agent = create_agent(model, [lookup], middleware=[memory.middleware()], checkpointer=saver_of(memory, saver))
+    for number in (1, 2, 2):
+        agent.invoke(ask(f"U{number}", id=f"u{number}"), CONFIG)
+    for call, seen in zip(model.calls[2:], (["U2"], ["U2", "ai", "facts about Rome"]), strict=True):
+        check_prompt(call.messages)
+        assert [message.text or message.type for message in call.messages] == ["U1", "A1", *seen]
+    agent.invoke(ask("U3", id="u3"), CONFIG)
+    assert shown(model) == ["U1", "A1", "U2", "A2", "ai", "facts about Rome", "A2 again", "U3"]
+    assert archive(memory) == [*shown(model), "A3"]
+
+
 @pytest.mark.parametrize("options", [{}, {"last_messages": 3}, {"max_tokens": 120}])
 @pytest.mark.parametrize("answers", [2, 40])
 def test_a_history_without_ids_is_recognised_however_long_it_is_and_whatever_the_window(
