@@ -34,7 +34,7 @@ from langchain_mastra_memory.agents.call import (
 from langchain_mastra_memory.agents.identity import Identity
 from langchain_mastra_memory.agents.matching import begins_a_history, is_found_whole, resent
 from langchain_mastra_memory.base import MemoryBase
-from langchain_mastra_memory.context.assembly import arrange, assemble, fixed_text
+from langchain_mastra_memory.context.assembly import arrange, assemble, beside_history
 from langchain_mastra_memory.context.items import StateItems
 from langchain_mastra_memory.context.layers import Contribution, Item, LeftOut
 from langchain_mastra_memory.context.provider import FeatureProvider, Position, RunFacts
@@ -196,8 +196,9 @@ class Turns:
                 context=context,
                 turn=(),
             )
-            fixed = counter.count_system(fixed_text(frame)) + counter.count_tools(call.tools)
-            fixed += sum(counter.weigh(item.message) for item in frame.conversation)
+            text, messages = beside_history(frame, self.memory.options.layout)
+            fixed = counter.count_system(text) + counter.count_tools(call.tools)
+            fixed += sum(map(counter.weigh, messages))
         window = choose(
             items,
             turn=start,

@@ -157,12 +157,22 @@ def message_text(message: BaseMessage) -> str:
     return " ".join(part for part in (f"{message.type}:", message.text, *calls) if part)
 
 
-def fixed_text(layers: Layers) -> str:
-    """Return all injected and given text of the layers beside the conversation, for counting."""
-    single = (layers.working_memory, layers.recalled_other, layers.continuation, *layers.observations, *layers.volatile)
-    parts = [layers.instructions.text if layers.instructions else "", layers.call_system]
-    parts += [part for layer in single if layer is not None for part in (layer.guide, layer.text)]
-    return "\n\n".join(part for part in parts if part)
+def beside_history(layers: Layers, layout: Layout) -> tuple[str, list[BaseMessage]]:
+    """Return what stands in a prompt beside the history and the turn, for counting: the text, and the messages.
+
+    Args:
+        layers: What goes in, without history and turn.
+        layout: The order: in the cached one, recalled messages are text.
+    """
+    system = _system(layers, layout, ())
+    parts = [system.text if system else "", layers.continuation.text if layers.continuation else ""]
+    items = layers.conversation
+    if layout == "cached":
+        recalled = [item for item in items if item.origin == "recall"]
+        items = tuple(item for item in items if item.origin != "recall")
+        block = _volatile_block(layers, recalled)
+        parts.append(wrapped("memory", block) if block else "")
+    return "\n\n".join(part for part in parts if part), [item.message for item in items]
 
 
 def _by_seq(history: Sequence[Item], recalled: Sequence[Item]) -> list[Item]:

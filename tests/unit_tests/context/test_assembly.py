@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_mastra_memory.context.assembly import Layout, arrange, assemble, describe, fixed_text
-from langchain_mastra_memory.context.layers import Contribution, Item, Layer, Signal
+from langchain_mastra_memory.context.assembly import Layout, arrange, assemble, beside_history, describe
+from langchain_mastra_memory.context.layers import Contribution, Item, Layer, Layers, Signal
 from langchain_mastra_memory.context.tags import neutral, tagged
 from langchain_mastra_memory.testing.prompts import check_extends, check_prompt, shared_prefix
 from langchain_mastra_memory.types import StoredMessage
@@ -185,7 +186,29 @@ def test_the_layers_of_a_prompt_are_described_with_sizes(layout: Layout) -> None
         *("instructions", "call_system", "working_memory", "recalled_other", "observations", "current_task", "today"),
         *("continuation", "history", "context", "turn"),
     }
-    assert "HOW TO READ IT" in fixed_text(layers)
+
+
+@pytest.mark.parametrize("layout", ["documented", "cached"])
+def test_what_stands_beside_the_history_is_counted_as_the_layout_writes_it(layout: Layout) -> None:
+    contribution = replace(EVERYTHING, recalled_same=(stored(3, "FOUND"),))
+
+    def layers(*turn: str) -> Layers:
+        return arrange(
+            instructions=SystemMessage([{"type": "text", "text": "INSTRUCTIONS"}]),
+            call_system="CALL",
+            contribution=contribution,
+            history=(),
+            context=[HumanMessage("C1")],
+            turn=[Item(message=HumanMessage(text)) for text in turn],
+        )
+
+    text, messages = beside_history(layers(), layout)
+    prompt = assemble(layers("NOW"), layout)
+    assert prompt.system is not None
+    written = [message.text for message in (prompt.system, *prompt.messages)]
+    assert sum(map(len, written)) - len("NOW") == pytest.approx(
+        len(text) + sum(len(message.text) for message in messages), abs=2 * len("\n\n")
+    )
 
 
 @given(conversations(), st.sampled_from(["documented", "cached"]), st.integers(0, 14), st.booleans())
