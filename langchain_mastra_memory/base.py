@@ -14,7 +14,6 @@ from langchain_mastra_memory.store.base import MemoryStore, Operation
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
-    from langchain_core.vectorstores import VectorStore
 
     from langchain_mastra_memory.context.provider import FeatureProvider
     from langchain_mastra_memory.history.options import MessageHistory
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_mastra_memory.models import ModelSpec
     from langchain_mastra_memory.observation.options import ObservationalMemory
     from langchain_mastra_memory.recall.options import SemanticRecall
+    from langchain_mastra_memory.recall.vector_index import VectorIndex
     from langchain_mastra_memory.threads.titles import ThreadTitles
     from langchain_mastra_memory.tokens import TokenCounter
     from langchain_mastra_memory.types import Page, StoredMessage
@@ -43,7 +43,7 @@ class MemoryOptions:
         titles: Naming threads.
         model: The default model of background work.
         embeddings: The embedding model of recall.
-        vector_store: Where vectors are kept; None is in the store itself.
+        vector_index: Where vectors are kept; None is in the store itself.
         layout: The order of the layers in the prompt.
         read_only: Whether nothing is ever written.
     """
@@ -55,7 +55,7 @@ class MemoryOptions:
     titles: ThreadTitles | None = None
     model: ModelSpec | None = None
     embeddings: Embeddings | str | None = None
-    vector_store: VectorStore | str | None = None
+    vector_index: VectorIndex | None = None
     layout: Layout = "documented"
     read_only: bool = False
 
@@ -71,7 +71,7 @@ class MemoryOptions:
         if self.working_memory is not None:
             names.add(f"working_memory:{self.working_memory.scope}")
         if self.semantic_recall is not None:
-            has_model = self.embeddings is not None or self.vector_store is not None
+            has_model = self.embeddings is not None or self.vector_index is not None
             names |= self.semantic_recall.features(with_model=has_model)
         return frozenset(names)
 

@@ -20,6 +20,7 @@ from langchain_mastra_memory.observation.methods import ObservationMethods
 from langchain_mastra_memory.observation.options import ObservationalMemory
 from langchain_mastra_memory.recall.methods import RecallMethods
 from langchain_mastra_memory.recall.options import SemanticRecall
+from langchain_mastra_memory.recall.parts import check_parts
 from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.base import ContextManaged, MemoryStore, Unpicklable
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore, utc_now
@@ -112,20 +113,19 @@ class Memory(
         check_function("clock", clock)
         if token_counter is not None and not isinstance(token_counter, TokenCounter):
             raise ConfigurationError(f"token_counter must be a TokenCounter, not {shown(token_counter, 60)}")
+        recall = _feature("semantic_recall", semantic_recall, SemanticRecall)
         self.options = MemoryOptions(
             message_history=_feature("message_history", message_history, MessageHistory),
             working_memory=_feature("working_memory", working_memory, WorkingMemory),
-            semantic_recall=_feature("semantic_recall", semantic_recall, SemanticRecall),
+            semantic_recall=recall,
             observational_memory=_feature("observational_memory", observational_memory, ObservationalMemory),
             titles=_feature("titles", titles, ThreadTitles),
             model=checked_model(model),
             embeddings=embeddings,
-            vector_store=vector_store,
+            vector_index=check_parts(recall, embeddings, vector_store),
             layout=layout,
             read_only=read_only,
         )
-        if self.options.semantic_recall is None and (embeddings is not None or vector_store is not None):
-            raise ConfigurationError("embeddings and vector_store belong to semantic_recall, which is off: turn it on")
         self.clock = clock or utc_now
         if isinstance(store, MemoryStore):
             self.store, self._owns_store = store, False

@@ -87,10 +87,6 @@ def resolve_embeddings(given: Embeddings | str) -> Embeddings:
     """
     if isinstance(given, Embeddings):
         return given
-    if not isinstance(given, str):
-        raise ConfigurationError(
-            f'embeddings must be a LangChain Embeddings, "provider:model" or "local", not {shown(given, 80)}'
-        )
     if given == "local":
         return LocalEmbeddings()
     from langchain.embeddings import init_embeddings  # noqa: PLC0415 - heavy

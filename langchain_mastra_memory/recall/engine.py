@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from langchain_core.embeddings import Embeddings
-from langchain_core.vectorstores import VectorStore
 
 from langchain_mastra_memory.errors import (
     ConfigurationError,
@@ -32,10 +31,9 @@ from langchain_mastra_memory.recall.options import Mode, SemanticRecall
 from langchain_mastra_memory.recall.results import Hit, Search
 from langchain_mastra_memory.recall.scopes import Scope, Scopes
 from langchain_mastra_memory.recall.terms import SHARED, TERMS_VERSION
-from langchain_mastra_memory.recall.vector_index import LangChainVectorIndex, VectorIndex
+from langchain_mastra_memory.recall.vector_index import LangChainVectorIndex
 from langchain_mastra_memory.recall.vectors import QueryVector, scales_of, unpack
 from langchain_mastra_memory.recall.waiting import wait_for, within
-from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.index import (
     CountPending,
     CountTexts,
@@ -83,16 +81,10 @@ class RecallEngine:
         self.options = options
         self.scopes = Scopes(options.cache_mb * 1e6, options.weights)
         self.feeder = Feeder(self)
-        self.outside = _outside(memory.options.vector_store)
+        self.outside = memory.options.vector_index
         self._embeddings = memory.options.embeddings
-        if self._embeddings is None and self.outside is not None and not self.outside.embeds:
-            raise ConfigurationError("this vector_store needs Memory(embeddings=...): it keeps vectors, it makes none")
-        if options.index is not None and self.outside is not None:
-            raise ConfigurationError("SemanticRecall(index=HNSW()) is for vectors in the store; leave out vector_store")
         self.has_vectors = options.mode != "lexical" and (self._embeddings is not None or self.outside is not None)
         if not self.has_vectors and options.mode != "lexical":
-            if options.mode == "vector":
-                raise ConfigurationError('SemanticRecall(mode="vector") needs Memory(embeddings=...)')
             logger.warning("semantic recall has no embeddings: it searches by words (lexical mode)")
 
     @cached_property
@@ -343,23 +335,3 @@ class RecallEngine:
                     cosines[row[2]] = max(cosine, cosines.get(row[2], -1.0))
         found = (cosines, True) if query is not None else gathered.found
         return replace(gathered, scope=scope, found=found)
-
-
-def _outside(given: VectorStore | VectorIndex | str | None) -> VectorIndex | None:
-    """Return the outside index that was asked for; None: vectors live in the store.
-
-    Raises:
-        ConfigurationError: It is none that can be used.
-    """
-    if given is None or isinstance(given, VectorIndex):
-        return given
-    if isinstance(given, VectorStore):
-        return LangChainVectorIndex(given)
-    if isinstance(given, str):
-        from langchain_mastra_memory.recall.chroma import ChromaVectorIndex  # noqa: PLC0415
-
-        return ChromaVectorIndex(given)
-    raise ConfigurationError(
-        'vector_store must be "chroma:///path", "chroma://host:8000", a LangChain VectorStore or a VectorIndex, not '
-        f"{shown(given, 80)}"
-    )

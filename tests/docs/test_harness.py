@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from pathlib import Path
 from typing import Annotated, Literal
@@ -88,9 +89,10 @@ def test_a_page_scripts_the_models_that_it_names():
         assert model.invoke("q").text == "Understood."
 
 
-def test_the_scripted_provider_is_gone_afterwards():
+def test_the_scripted_provider_is_gone_afterwards(monkeypatch):
     from langchain.chat_models import init_chat_model
 
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)  # as if it were not installed
     with provider([]):
         init_chat_model("openai:gpt-5-mini")
     with pytest.raises(ImportError):

@@ -391,21 +391,15 @@ def test_going_back_to_vectors_in_the_store_empties_the_outside_index(store_url:
 
 @pytest.mark.parametrize("given", ["chroma://", "chroma:///", "milvus://host", "chroma://h:8000?tenant=x", 5])
 def test_a_vector_store_that_cannot_be_is_refused(given: Any) -> None:
-    memory = Memory(semantic_recall=True, embeddings=WordEmbeddings(), vector_store=given)
-    with memory, pytest.raises(ConfigurationError, match="chroma"):
-        memory.retriever(resource_id="r1")
+    with pytest.raises(ConfigurationError, match="chroma"):
+        Memory(semantic_recall=True, embeddings=WordEmbeddings(), vector_store=given)
 
 
 def test_a_vector_store_without_a_model_is_refused() -> None:
-    with Memory(semantic_recall=True, vector_store="chroma:///x") as memory, pytest.raises(ConfigurationError):
-        memory.retriever(resource_id="r1")
-    with (
-        Memory(
-            semantic_recall=SemanticRecall(index=HNSW()), embeddings=WordEmbeddings(), vector_store=Flaky()
-        ) as memory,
-        pytest.raises(ConfigurationError, match="HNSW"),
-    ):
-        memory.retriever(resource_id="r1")
+    with pytest.raises(ConfigurationError, match="makes none"):
+        Memory(semantic_recall=True, vector_store="chroma:///x")
+    with pytest.raises(ConfigurationError, match="HNSW"):
+        Memory(semantic_recall=SemanticRecall(index=HNSW()), embeddings=WordEmbeddings(), vector_store=Flaky())
 
 
 def test_a_chroma_server_that_is_not_there_fails_the_vectors_and_not_the_turn(sqlite_url: str) -> None:

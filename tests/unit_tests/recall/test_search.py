@@ -20,7 +20,7 @@ from langchain_mastra_memory.errors import (
     ThreadNotFoundError,
 )
 from langchain_mastra_memory.memory import Memory
-from langchain_mastra_memory.recall.options import SemanticRecall, Weights
+from langchain_mastra_memory.recall.options import HNSW, SemanticRecall, Weights
 from langchain_mastra_memory.testing.clock import FrozenClock
 from langchain_mastra_memory.testing.embeddings import WordEmbeddings
 
@@ -467,7 +467,27 @@ def test_arguments_of_a_search_that_make_no_sense_are_refused(make: Make) -> Non
         memory.recall(resource_id="r1", query="zebra", filter={"a": {"$foo": 1}})
     with pytest.raises(InvalidQueryError, match="pages"):
         memory.retriever(resource_id="r1").invoke("zebra", pages=3)
-    with pytest.raises(ConfigurationError, match="embeddings"):
-        best(make(embeddings=3), "zebra")
     with pytest.raises(ConfigurationError, match="cannot be made"):
         best(make(embeddings="nobody:nothing"), "zebra")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"embeddings": 3}, "embeddings must be"),
+        ({"embeddings": "lokal"}, "lokal"),
+        ({"embeddings": "openai:"}, "openai:"),
+        ({"vector_store": 3}, "vector_store must be"),
+        ({"vector_store": "pinecone://x"}, "pinecone"),
+        ({"vector_store": "chroma:", "embeddings": "local"}, "chroma"),
+        ({"vector_store": "chroma:///vectors"}, "makes none"),
+        ({"semantic_recall": SemanticRecall(mode="vector")}, "needs Memory"),
+        (
+            {"vector_store": "chroma:///v", "embeddings": "local", "semantic_recall": SemanticRecall(index=HNSW())},
+            "leave out vector_store",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_when_the_memory_is_made(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        Memory("memory://", **{"semantic_recall": True, **given})
