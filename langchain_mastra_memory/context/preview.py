@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
@@ -57,7 +58,7 @@ class Preview:
         lines = [head, ""]
         width = max((len(layer.name) for layer in self.layers), default=0)
         for layer in self.layers:
-            count = f" ({layer.messages} messages)" if layer.messages else ""
+            count = f" ({layer.messages} message{'s' * (layer.messages != 1)})" if layer.messages else ""
             lines.append(f"  {layer.name:<{width}}  {layer.tokens:>7.0f} tokens  in {layer.where}{count}")
         if self.tool_tokens:
             lines.append(f"  {'tools':<{width}}  {self.tool_tokens:>7.0f} tokens")
@@ -67,6 +68,10 @@ class Preview:
             lines += ["", f"Left out ({len(self.left_out)}):"]
             lines += [f"  {gone.reason:>9}  {gone.role}: {_short(gone.text, 60)}" for gone in self.left_out]
         return "\n".join(lines)
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """Show it for people at the end of a notebook's cell."""
+        printer.text(str(self))
 
 
 def _short(text: str, length: int) -> str:

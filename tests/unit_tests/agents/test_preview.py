@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from IPython.lib.pretty import pretty
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -135,8 +136,9 @@ def test_layers_tell_names_sizes_and_places() -> None:
         assert preview.tool_tokens > 0
         assert preview.system == SystemMessage("SYSTEM\n\nBRIEFLY")
         shown = str(preview)
-        for word in ("history", "SYSTEM", "CONTEXT", "tokens", memory.token_counter.name):
+        for word in ("history", "SYSTEM", "CONTEXT", "(1 message)", "(2 messages)", memory.token_counter.name):
             assert word in shown
+        assert pretty(preview) == shown  # what a notebook shows at the end of a cell
 
 
 def test_a_preview_can_stand_at_a_checkpoint() -> None:
