@@ -44,7 +44,7 @@ from langchain_mastra_memory.store.sql.registry import handles
 from langchain_mastra_memory.store.sql.rows import MESSAGE_COLUMNS, stored_message
 from langchain_mastra_memory.store.sql.schema import branches, messages, threads
 from langchain_mastra_memory.store.sql.tables_index import models, outbox, recall_state, texts, vectors
-from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row
+from langchain_mastra_memory.store.sql.tx import Params, Tx, any_of, insert_row
 from langchain_mastra_memory.store.sql.values import from_micros, load_json
 from langchain_mastra_memory.store.sql.view import Path, ViewStatements, path_of
 from langchain_mastra_memory.types import StoredMessage
@@ -268,21 +268,28 @@ def copy_index(tx: Tx, copy: ThreadCopy) -> None:
 def read_scope(tx: Tx, op: ReadScope) -> ScopeRead:
     """Read the counters of a scope's threads, then what is new since."""
     states, override = _states(tx, op)
+    keys = [state.key for state in states]
+    of_threads = {"thread_keys": keys}
+    asked: list[tuple[sa.ClauseElement, Params]] = [(_TERMS, {})]
+    if op.with_models:
+        asked.append((_MODELS, {}))
+    if op.with_pending:
+        asked.append((_PENDING, of_threads))
+    if op.most is not None and not op.known:
+        asked.append((_COUNT, of_threads))
+    answers = {statement: rows for (statement, _), rows in zip(asked, tx.all_of(asked), strict=True)}
     read = ScopeRead(
         threads=tuple(states),
         override=override,
-        models=tuple(tx.all(_MODELS)) if op.with_models else (),
-        terms=int(tx.value(_TERMS) or 0),
+        models=tuple(answers.get(_MODELS, ())),
+        terms=int(answers[_TERMS][0][0]) if answers[_TERMS] else 0,
+        pending=int(answers[_PENDING][0][0]) if _PENDING in answers else 0,
     )
-    keys = [state.key for state in states]
     if not keys:
         return replace(read, dropped=frozenset(op.known))
-    if op.with_pending:
-        read = replace(read, pending=int(tx.value(_PENDING, {"thread_keys": keys})))
-    if op.most is not None and not op.known:
-        rows = int(tx.value(_COUNT, {"thread_keys": keys}))
-        if rows > op.most:
-            return replace(read, rows=rows)
+    rows = int(answers[_COUNT][0][0]) if _COUNT in answers else 0
+    if op.most is not None and rows > op.most:
+        return replace(read, rows=rows)
     dropped = set(op.known) - set(keys)
     anew, grown = [], []
     for state in states:
@@ -365,12 +372,12 @@ def read_places(tx: Tx, op: ReadPlaces) -> dict[Place, StoredMessage]:
     wanted: dict[int, list[int]] = {}
     for key, seq, _ in op.places:
         wanted.setdefault(key, []).append(seq)
+    rows = tx.all(_KEYS, {"thread_keys": list(wanted)}) if wanted else ()
+    threads = [thread for thread in (ThreadRow(*row) for row in rows) if _may_see(op, thread)]
     found: dict[Place, StoredMessage] = {}
-    for row in tx.all(_KEYS, {"thread_keys": list(wanted)}) if wanted else ():
-        thread = ThreadRow(*row)
-        if not _may_see(op, thread):
-            continue
-        for message in tx.all(_AT_PLACES, {"thread_key": thread.key, "seqs": wanted[thread.key]}):
+    asked_of = [(_AT_PLACES, {"thread_key": thread.key, "seqs": wanted[thread.key]}) for thread in threads]
+    for thread, messages_there in zip(threads, tx.all_of(asked_of) if asked_of else (), strict=True):
+        for message in messages_there:
             place = (thread.key, message[0], message[1])
             if place in asked:
                 found[place] = stored_message(thread, message)
