@@ -50,6 +50,8 @@ PAGE_TOKENS: Final = 2_250
 """A page of a document: the middle of 1 500 to 3 000 (Anthropic)."""
 PAGE_BYTES: Final = 75_000
 """Bytes of a document taken for a page, where only its size is known."""
+TEXT_TOKEN_BYTES: Final = 4
+"""Bytes of an attached text file taken for a token, where its text is encoded."""
 AUDIO_SECOND_TOKENS: Final = 32
 """A second of audio (Gemini)."""
 AUDIO_SECOND_BYTES: Final = 16_000
@@ -374,33 +376,95 @@ def _parts(message: BaseMessage) -> Iterable[str | int]:
 
 
 _CALLS = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk", "invalid_tool_call"})
+_FILES = frozenset({"file", "document", "input_file", "media", "text-plain"})
+_BEDROCK = ("image", "video", "audio", "document")
+"""Bedrock's blocks have no type: the only key of each is what it is."""
+_CARRIERS = frozenset(
+    {"base64", "bytes", "data", "file", "file_data", "file_id", "file_uri", "image_url", "input_audio", "source", "url"}
+)
+"""Keys under which providers put an attachment, or a link to it."""
 
 
 def _block_parts(block: str | Mapping[str, Any]) -> Iterable[str | int]:
     if isinstance(block, str):
         yield block
         return
-    kind = str(block.get("type", ""))
+    kind = str(block.get("type") or "")
     if kind in _CALLS:
         return  # counted from `tool_calls`
     if kind == "text":
-        yield str(block.get("text", ""))
+        yield str(block.get("text") or "")
     elif kind in ("reasoning", "thinking"):
         yield str(block.get("reasoning") or block.get("thinking") or "")
         for part in block.get("summary") or ():
             yield str(part.get("text", "")) if isinstance(part, Mapping) else str(part)
     elif kind == "redacted_thinking":
         return
-    elif "image" in kind:
-        yield _image_tokens(block)
-    elif "audio" in kind:
-        yield _timed_tokens(block, AUDIO_SECOND_BYTES, AUDIO_SECOND_TOKENS)
-    elif "video" in kind:
-        yield _timed_tokens(block, VIDEO_SECOND_BYTES, VIDEO_SECOND_TOKENS)
-    elif kind in ("file", "document", "input_file", "media", "text-plain"):
-        yield from _file_parts(block)
     else:
-        yield _dumped(block)
+        medium = _medium(block)
+        yield from _other_parts(block) if medium is None else _attachment_parts(block, medium)
+
+
+def _attachment_parts(block: Mapping[str, Any], medium: str) -> Iterable[str | int]:
+    if medium == "image":
+        yield _image_tokens(block)
+    elif medium == "audio":
+        yield _timed_tokens(block, AUDIO_SECOND_BYTES, AUDIO_SECOND_TOKENS)
+    elif medium == "video":
+        yield _timed_tokens(block, VIDEO_SECOND_BYTES, VIDEO_SECOND_TOKENS)
+    else:
+        yield from _file_parts(block, medium)
+
+
+def _other_parts(block: Mapping[str, Any]) -> Iterable[str | int]:
+    """Yield a block of another kind as JSON, and what it has attached inside, as a tool result may."""
+    attached: list[str | int] = []
+    yield _dumped({key: _detached(value, attached) for key, value in block.items()})
+    yield from attached
+
+
+def _detached(value: object, attached: list[str | int]) -> object:
+    """Return a value without the attachments in it, which are counted."""
+    if isinstance(value, Mapping):
+        medium = _medium(value) if _CARRIERS & value.keys() or len(value) == 1 else None
+        if medium is not None:
+            attached += _attachment_parts(value, medium)
+            return ""
+        return {key: _detached(part, attached) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_detached(part, attached) for part in value]
+    return value
+
+
+def _medium(block: Mapping[str, Any]) -> str | None:
+    """Return what a block attaches: `image`, `audio`, `video`, `text` or `file`; None when it attaches nothing."""
+    kind = str(block.get("type") or "")
+    if not kind:
+        if "mime_type" in block and _CARRIERS & block.keys():  # Google's inline data
+            return _medium_of_mime(str(block["mime_type"]))
+        kind = next((key for key in _BEDROCK if isinstance(block.get(key), Mapping)), "") if len(block) == 1 else ""
+    for medium in ("image", "screenshot", "audio", "video"):
+        if medium in kind:
+            return "image" if medium == "screenshot" else medium
+    return _medium_of_mime(_mime(block)) if kind in _FILES else None
+
+
+def _mime(block: Mapping[str, Any]) -> str:
+    """Return the media type of a file, wherever a provider's block says it; empty when it does not."""
+    for value in (block, *(part for part in block.values() if isinstance(part, Mapping))):
+        for key in ("mime_type", "media_type"):
+            if isinstance(value.get(key), str):
+                return str(value[key])
+        for key in ("file_data", "url"):
+            data = value.get(key)
+            if isinstance(data, str) and data.startswith("data:"):
+                return data[5:205].partition(",")[0].partition(";")[0]
+    return ""
+
+
+def _medium_of_mime(mime: str) -> str:
+    major = mime.partition("/")[0]
+    return major if major in ("image", "audio", "video", "text") else "file"
 
 
 def _image_tokens(block: Mapping[str, Any]) -> int:
@@ -415,7 +479,7 @@ def _timed_tokens(block: Mapping[str, Any], second_bytes: int, second_tokens: in
     return seconds * second_tokens
 
 
-def _file_parts(block: Mapping[str, Any]) -> Iterable[str | int]:
+def _file_parts(block: Mapping[str, Any], medium: str) -> Iterable[str | int]:
     text = block.get("text")
     source = block.get("source")
     if text is None and isinstance(source, Mapping) and source.get("type") == "text":
@@ -423,15 +487,25 @@ def _file_parts(block: Mapping[str, Any]) -> Iterable[str | int]:
     if isinstance(text, str):
         yield text
         return
+    if isinstance(source, Mapping) and source.get("type") == "content":  # a document made of blocks
+        content = source.get("content") or ()
+        for part in (content,) if isinstance(content, str) else content:
+            yield from _block_parts(part)
+        return
     size = _encoded_bytes(block)
-    yield PAGE_TOKENS * (1 if size is None else max(1, math.ceil(size / PAGE_BYTES)))
+    if medium == "text" and size is not None:
+        yield math.ceil(size / TEXT_TOKEN_BYTES)
+    else:
+        yield PAGE_TOKENS * (1 if size is None else max(1, math.ceil(size / PAGE_BYTES)))
 
 
 def _encoded_bytes(block: Mapping[str, Any]) -> int | None:
-    """Return the size of the longest base64 inside a block, decoded; None where there is only a link or an id."""
+    """Return the size of the longest data inside a block, decoded; None where there is only a link or an id."""
     longest = 0
     for value in block.values():
-        if isinstance(value, str) and _BASE64.match(value[:300]) and len(value) >= 256:
+        if isinstance(value, (bytes, bytearray)):
+            longest = max(longest, len(value))
+        elif isinstance(value, str) and _BASE64.match(value[:300]) and len(value) >= 256:
             longest = max(longest, len(value) * 3 // 4)
         elif isinstance(value, Mapping):
             longest = max(longest, _encoded_bytes(value) or 0)
@@ -445,6 +519,8 @@ def _dumped(value: object) -> str:
 def _without_base64(value: object) -> object:
     if isinstance(value, str):
         return "" if len(value) >= 256 and " " not in value[:256] and _BASE64.match(value[:300]) else value
+    if isinstance(value, (bytes, bytearray)):
+        return ""
     if isinstance(value, Mapping):
         return {str(key): _without_base64(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

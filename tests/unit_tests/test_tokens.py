@@ -75,11 +75,52 @@ def test_tool_calls_are_counted_once_though_the_content_repeats_them() -> None:
         ({"type": "file", "file_id": "f1"}, PAGE_TOKENS),
         ({"type": "audio", "base64": PNG, "mime_type": "audio/wav"}, 32),
         ({"type": "redacted_thinking", "data": PNG}, 0),
+        ({"type": "file", "base64": PNG, "mime_type": "image/png"}, IMAGE_TOKENS),
+        ({"type": "file", "base64": PNG, "mime_type": "text/csv"}, 10_242 // 4 + 1),
+        ({"type": "media", "mime_type": "image/png", "data": PNG}, IMAGE_TOKENS),
+        ({"type": "media", "mime_type": "image/png", "data": b"\xff" * 10_240}, IMAGE_TOKENS),
+        ({"type": "media", "mime_type": "audio/mp3", "data": PNG}, 32),
+        ({"type": "media", "mime_type": "video/mp4", "file_uri": "gs://a/b"}, 30 * 300),
+        ({"type": "media", "mime_type": "application/pdf", "data": PNG}, PAGE_TOKENS),
+        ({"inline_data": {"mime_type": "image/png", "data": PNG}}, IMAGE_TOKENS),
+        ({"image": {"format": "png", "source": {"bytes": b"\xff" * 10_240}}}, IMAGE_TOKENS),
+        ({"document": {"format": "pdf", "name": "a", "source": {"bytes": b"\xff" * 10_240}}}, PAGE_TOKENS),
+        (
+            {
+                "type": "document",
+                "source": {
+                    "type": "content",
+                    "content": [{"type": "text", "text": "abc"}, {"type": "image", "source": {"data": PNG}}],
+                },
+            },
+            3 + IMAGE_TOKENS,
+        ),
+        ({"type": "text", "text": None}, 0),
     ],
 )
 def test_attachments_are_estimates_and_base64_is_never_counted_as_text(block: dict, expected: int) -> None:
     weight = letters().weigh(HumanMessage([block]))
-    assert weight - letters().weigh(HumanMessage("")) == pytest.approx(expected)
+    assert weight - letters().weigh(HumanMessage("")) == pytest.approx(expected, abs=1e-6 if "type" in block else 20)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        {"type": "image", "base64": PNG, "mime_type": "image/png"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + PNG}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        {"type": "media", "mime_type": "image/png", "data": b"\xff" * 10_240},
+        {"image": {"format": "png", "source": {"bytes": b"\xff" * 10_240}}},
+    ],
+)
+def test_what_is_attached_inside_a_tool_result_counts_as_an_attachment(image: dict) -> None:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "seen"}, image]}
+    weight = letters().weigh(HumanMessage([result])) - letters().weigh(HumanMessage(""))
+    assert IMAGE_TOKENS < weight < IMAGE_TOKENS + 150
+
+
+def test_bytes_of_an_unknown_block_are_not_counted_as_text() -> None:
+    assert letters().weigh(HumanMessage([{"type": "blob", "data": b"\xff" * 10_240}])) < 100
 
 
 def test_base64_inside_a_tool_result_or_an_unknown_block_is_not_counted_as_text() -> None:
