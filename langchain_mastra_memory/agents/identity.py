@@ -91,12 +91,16 @@ def current_config() -> RunnableConfig:
 
 
 def is_streamed(writer: Callable[[Any], None]) -> bool:
-    """Return whether somebody listens to the custom stream: with `invoke` nobody does, and the writer does nothing.
+    """Return whether somebody listens to the custom stream: with `invoke`, or in other modes, nobody does.
+
+    LangGraph gives such a run a writer that does nothing, one of several: a function that reaches for nothing outside
+    of itself.
 
     Args:
         writer: The runtime's `stream_writer`.
     """
-    return getattr(writer, "__name__", "") not in {"_no_op_stream_writer", "no_writer"}
+    code = getattr(writer, "__code__", None)
+    return code is None or bool(code.co_freevars or code.co_names)
 
 
 def from_context(context: object, name: str) -> Any:

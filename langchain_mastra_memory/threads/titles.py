@@ -12,10 +12,12 @@ from pydantic import Field, PlainValidator
 
 from langchain_mastra_memory.checked_options import CheckedOptions
 from langchain_mastra_memory.context.provider import FeatureProvider, Outcome, RunFacts
+from langchain_mastra_memory.errors import MastraMemoryError, ThreadNotFoundError
 from langchain_mastra_memory.io import IO
 from langchain_mastra_memory.models import ModelSpec, chat_model, checked_model, internal_config
 from langchain_mastra_memory.store.operations.runs import LoadHistory, SaveRun
 from langchain_mastra_memory.store.operations.threads import GetThread, SuggestTitle
+from langchain_mastra_memory.types import Thread
 
 if TYPE_CHECKING:
     from langchain_mastra_memory.base import MemoryBase
@@ -34,6 +36,13 @@ INSTRUCTIONS: Final = (
 )
 
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_UNOPENED = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+"""Thoughts whose opening tag stands in the prompt: some models' chat templates put it there."""
+_SIGN = re.compile(
+    r"[\U0001f1e6-\U0001f1ff]{2}"
+    r"|.(?:[\u0300-\u036f\u200d\u20e3\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]|(?<=\u200d).)*"
+)
+"""What is one sign to the eye: a flag, or a character with its accents and what is joined to it."""
 
 
 class ThreadTitles(CheckedOptions):
@@ -82,14 +91,19 @@ def transcript(messages: Sequence[BaseMessage]) -> str:
 def clean_title(text: str) -> str:
     r"""Return a model's answer as a title: without its thoughts, one line, at most `MAX_TITLE` characters.
 
+    Empty if there is nothing in it that one could see.
+
     Example:
         >>> clean_title("<think>hmm</think>\n  Trip to\nRome ")
         'Trip to Rome'
     """
-    line = " ".join(_THOUGHTS.sub("", text).split())
+    line = " ".join(_UNOPENED.sub("", _THOUGHTS.sub("", text)).split())
+    if not any(sign.isprintable() and not sign.isspace() for sign in line):
+        return ""
     if len(line) <= MAX_TITLE:
         return line
-    cut = line[: MAX_TITLE - 1]
+    ends = [sign.end() for sign in _SIGN.finditer(line[: 2 * MAX_TITLE]) if sign.end() < MAX_TITLE]
+    cut = line[: ends[-1] if ends else MAX_TITLE - 1]
     at = cut.rfind(" ")
     return f"{cut[:at] if at > MAX_TITLE // 2 else cut}…"
 
@@ -129,16 +143,20 @@ class TitleProvider(FeatureProvider):
             return
         if thread is None and (run.options.thread_title or "").strip():
             return
-        messages = await self._messages(io, run)
-        if len(messages) < self._options.min_messages:
+        messages = await self._messages(io, run, outcome)
+        text = transcript(messages[-READ_MESSAGES:])
+        if len(messages) < self._options.min_messages or not text:
+            return
+        made = await self._made(io, run) if thread is None else thread
+        if made is None:
             return
 
         async def name_it(io: IO) -> None:
-            await self._name(io, run, messages)
+            await self._name(io, run, made, text)
 
         if self._options.emit_event and run.streams:
             try:
-                title = await self._name(io, run, messages)
+                title = await self._name(io, run, made, text)
             except Exception as error:  # noqa: BLE001  # reported; the answer is not held back for it
                 self._memory.background.report("title", error, thread_id=run.thread_id, resource_id=run.resource_id)
                 return
@@ -150,27 +168,23 @@ class TitleProvider(FeatureProvider):
             "title", name_it, is_async=io.is_async, thread_id=run.thread_id, resource_id=run.resource_id
         )
 
-    async def _messages(self, io: IO, run: RunFacts) -> list[BaseMessage]:
-        if run.checkpointed:
-            return [item.message for item in run.items]
-        history = await io.run(
-            LoadHistory(
-                thread_id=run.thread_id,
-                resource_id=run.resource_id,
-                last=max(READ_MESSAGES, self._options.min_messages),
-            )
-        )
-        return [stored.message for stored in history.messages]
+    async def _messages(self, io: IO, run: RunFacts, outcome: Outcome) -> list[BaseMessage]:
+        """Return the end of the conversation as it is archived: what `before_save` hides, no title tells."""
+        size = max(READ_MESSAGES, self._options.min_messages)
+        ids = tuple(item.id for item in run.items[-size:]) if run.checkpointed else ()
+        last = 0 if run.checkpointed else size
+        history = await io.run(LoadHistory(thread_id=run.thread_id, resource_id=run.resource_id, last=last, ids=ids))
+        if not run.checkpointed:
+            return [stored.message for stored in history.messages]
+        known = {stored.id: stored.message for stored in history.matched}
+        known.update({saved.id or "": saved for saved in outcome.saved})  # its rows may follow with the checkpoint
+        return [known[message_id] for message_id in ids if message_id in known]
 
-    async def _name(self, io: IO, run: RunFacts, messages: Sequence[BaseMessage]) -> str:
-        """Ask the model and keep its answer, unless somebody has named the thread meanwhile."""
-        model = chat_model(self._options.model, self._memory.options.model, run.model, what="naming threads")
-        pipeline = title_pipeline(model, self._options.instructions or INSTRUCTIONS)
-        config = internal_config("mastra.title", thread_id=run.thread_id)
-        title = await io.invoke(pipeline, transcript(messages[-READ_MESSAGES:]), config)
-        if not title:
-            return ""
-        # Under durability="exit" the checkpoint that makes the thread may not be written yet.
+    async def _made(self, io: IO, run: RunFacts) -> Thread | None:
+        """Make the thread whose checkpoint is not written yet, as under `durability="exit"`.
+
+        It is made before the model is asked: a thread that is missing afterwards was deleted, and stays so.
+        """
         await io.run(
             SaveRun(
                 thread_id=run.thread_id,
@@ -181,7 +195,30 @@ class TitleProvider(FeatureProvider):
                 features=self._memory.options.features,
             )
         )
-        taken = await io.run(
-            SuggestTitle(thread_id=run.thread_id, resource_id=run.resource_id, title=title, replace=False)
-        )
+        return await io.run(GetThread(thread_id=run.thread_id, resource_id=run.resource_id))
+
+    async def _name(self, io: IO, run: RunFacts, thread: Thread, text: str) -> str:
+        """Ask the model and keep its answer, unless somebody has named the thread meanwhile, or it is gone.
+
+        Raises:
+            MastraMemoryError: The model said nothing that could be a title.
+        """
+        model = chat_model(self._options.model, self._memory.options.model, run.model, what="naming threads")
+        pipeline = title_pipeline(model, self._options.instructions or INSTRUCTIONS)
+        config = internal_config("mastra.title", thread_id=run.thread_id)
+        title = await io.invoke(pipeline, text, config)
+        if not title:
+            raise MastraMemoryError("the model's answer has no title in it: the thread's next turn asks again")
+        try:
+            taken = await io.run(
+                SuggestTitle(
+                    thread_id=run.thread_id,
+                    resource_id=run.resource_id,
+                    title=title,
+                    replace=False,
+                    made_at=thread.created_at,
+                )
+            )
+        except ThreadNotFoundError:  # deleted, or another owner's by now: not ours to name
+            return ""
         return title if taken else ""

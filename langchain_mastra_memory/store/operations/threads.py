@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from langchain_mastra_memory.store.base import Group, Operation
@@ -116,6 +117,7 @@ class SuggestTitle(Operation[bool]):
         title: The new title, not empty.
         titled_by: `run` or `model`.
         replace: Whether an earlier automatic title gives way; otherwise only an untitled thread is named.
+        made_at: When the thread was made that the title is for: one that was made anew under its id is left alone.
 
     Raises:
         ThreadNotFoundError: It is missing, or another resource's.
@@ -127,6 +129,7 @@ class SuggestTitle(Operation[bool]):
     title: str
     titled_by: Literal["run", "model"] = "model"
     replace: bool = True
+    made_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

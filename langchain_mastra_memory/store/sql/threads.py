@@ -174,6 +174,8 @@ def suggest_title(tx: Tx, op: SuggestTitle) -> bool:
     row = lock_thread(tx, op.thread_id, op.resource_id, touch=False)
     if row.titled_by == "person" or (not op.replace and is_title(row.title)):
         return False
+    if op.made_at is not None and op.made_at != row.thread().created_at:
+        return False
     row = lock_thread(tx, op.thread_id, op.resource_id)
     _set(tx, row, op.title, op.titled_by, row.metadata)
     return True

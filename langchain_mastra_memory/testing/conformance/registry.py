@@ -17,7 +17,7 @@ from langchain_mastra_memory.testing.conformance.session import Session
 Body: TypeAlias = Callable[[Session], Awaitable[None]]
 
 COUNTS: Final[dict[Group, int]] = {
-    "threads": 26,
+    "threads": 27,
     "messages": 26,
     "resources": 6,
     "pages": 14,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -249,6 +250,14 @@ async def a_title_of_a_person_is_never_overwritten_by_a_suggestion(s: Session) -
     assert await s.run(SuggestTitle(thread_id=unnamed.id, title="by another", replace=True))
     titles = [await s.run(GetThread(thread_id=t.id)) for t in (named, unnamed)]
     assert [t.title for t in titles if t] == ["by a person", "by another"]
+
+
+@case("threads")
+async def a_title_is_not_given_to_a_thread_that_was_made_anew(s: Session) -> None:
+    [thread] = await make(s)
+    later = thread.created_at + timedelta(seconds=1)
+    assert not await s.run(SuggestTitle(thread_id=thread.id, title="of another", made_at=later))
+    assert await s.run(SuggestTitle(thread_id=thread.id, title="by a model", made_at=thread.created_at))
 
 
 @case("threads")

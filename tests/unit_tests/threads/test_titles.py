@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_mastra_memory import Memory, MessageHistory, ThreadTitles, WorkingMemory
 from langchain_mastra_memory.errors import ConfigurationError
@@ -165,6 +168,103 @@ def test_a_failing_model_leaves_the_thread_untitled_and_is_reported_once() -> No
         assert not thread.title
 
 
+@pytest.mark.parametrize("answer", ["", " \n", "\u200b", "<think>never ends", AIMessage([])])
+def test_an_answer_without_a_title_in_it_is_reported_once_and_asked_for_again(answer: Any) -> None:
+    with memory_with(ScriptedChatModel([answer, "A title"])) as memory:
+        agent = create_agent(ScriptedChatModel(["A1", "A2"]), middleware=[memory.middleware()])
+        agent.invoke(ask("U1"), config())
+        (failure,) = memory.settled()
+        assert failure.phase == "title"
+        assert "no title" in str(failure.error)
+        agent.invoke(ask("U2"), config())
+        assert memory.settled() == []
+        thread = memory.get_thread("t1")
+        assert thread is not None
+        assert thread.title == "A title"
+
+
+def test_a_run_without_words_is_not_named() -> None:
+    namer = ScriptedChatModel(["A title"])
+    with memory_with(namer) as memory:
+        image = {"type": "image", "url": "https://example.org/cat.png"}
+        agent = create_agent(ScriptedChatModel([AIMessage([image])]), middleware=[memory.middleware()])
+        agent.invoke({"messages": [HumanMessage([image])]}, config())
+        assert memory.settled() == []
+        assert namer.calls == ()
+
+
+@pytest.mark.parametrize("saver", ["none", "own", "foreign"])
+def test_a_thread_that_is_deleted_while_it_is_named_stays_deleted(saver: str) -> None:
+    asked, deleted = threading.Event(), threading.Event()
+
+    def slowly(_: list[BaseMessage]) -> str:
+        asked.set()
+        assert deleted.wait(30)
+        return "What was said"
+
+    with memory_with(ScriptedChatModel(slowly)) as memory:
+        checkpointer = {"none": None, "own": memory.checkpointer, "foreign": InMemorySaver()}[saver]
+        agent = create_agent(ScriptedChatModel(["A1"]), middleware=[memory.middleware()], checkpointer=checkpointer)
+        agent.invoke(ask("U1"), config(), durability=None if checkpointer is None else "exit")
+        assert asked.wait(30)
+        memory.delete_thread("t1")
+        deleted.set()
+        assert memory.settled() == []
+        assert memory.get_thread("t1") is None
+
+
+def test_a_thread_that_is_made_anew_while_the_old_one_is_named_keeps_its_own_name() -> None:
+    clock = FrozenClock(datetime(2025, 1, 1, tzinfo=UTC))
+
+    def meanwhile(_: list[BaseMessage]) -> str:
+        memory.delete_thread("t1")
+        clock.set(datetime(2025, 1, 2, tzinfo=UTC))
+        memory.create_thread("r1", thread_id="t1")
+        return "What the old one was about"
+
+    with Memory("memory://", titles=ThreadTitles(model=ScriptedChatModel(meanwhile)), clock=clock) as memory:
+        create_agent(ScriptedChatModel(["A1"]), middleware=[memory.middleware()]).invoke(ask("U1"), config())
+        assert memory.settled() == []
+        thread = memory.get_thread("t1")
+        assert thread is not None
+        assert thread.title is None
+
+
+def test_a_thread_that_another_owner_has_by_now_is_not_named() -> None:
+    def meanwhile(_: list[BaseMessage]) -> str:
+        memory.transfer_thread("t1", "r2")
+        return "A title"
+
+    with memory_with(ScriptedChatModel(meanwhile)) as memory:
+        create_agent(ScriptedChatModel(["A1"]), middleware=[memory.middleware()]).invoke(ask("U1"), config())
+        assert memory.settled() == []
+        thread = memory.get_thread("t1")
+        assert thread is not None
+        assert thread.title is None
+
+
+@pytest.mark.parametrize("saver", ["none", "own", "foreign"])
+def test_no_title_tells_what_is_not_archived(saver: str) -> None:
+    def redact(message: BaseMessage) -> BaseMessage | None:
+        if "off the record" in message.text:
+            return None
+        return message.model_copy(update={"content": message.text.replace("4711", "****")})
+
+    namer = ScriptedChatModel(["A title"])
+    history = MessageHistory(before_save=[redact])
+    with Memory("memory://", titles=ThreadTitles(model=namer, min_messages=4), message_history=history) as memory:
+        checkpointer = {"none": None, "own": memory.checkpointer, "foreign": InMemorySaver()}[saver]
+        answers = ["A1 4711", "A2 4711", "A3 4711"]
+        agent = create_agent(ScriptedChatModel(answers), middleware=[memory.middleware()], checkpointer=checkpointer)
+        for question in ("U1 4711", "U2, off the record", "U3 4711"):
+            agent.invoke(ask(question), config())
+        assert memory.settled() == []
+        (call,) = namer.calls
+        assert call.conversation[0].text == (
+            "User: U1 ****\nAssistant: A1 ****\nAssistant: A2 ****\nUser: U3 ****\nAssistant: A3 ****"
+        )
+
+
 @pytest.mark.parametrize("emit_event", [False, True])
 def test_a_model_that_fails_in_every_turn_is_logged_once_until_it_works_again(
     caplog: pytest.LogCaptureFixture, emit_event: bool
@@ -209,6 +309,42 @@ async def test_a_streamed_run_sends_the_title_before_it_ends_and_never_stores_it
     again = [event async for event in agent.astream(ask("U2"), config(), stream_mode="custom")]
     assert again == []
     assert len(await memory.arecall(thread_id="t1", per_page=False)) == 4
+    await memory.aclose()
+
+
+@pytest.mark.parametrize("mode", ["invoke", "values", "updates", "messages"])
+def test_a_run_whose_custom_stream_nobody_reads_does_not_wait_for_its_title(mode: str) -> None:
+    ended = threading.Event()
+
+    def slowly(_: list[BaseMessage]) -> str:
+        assert ended.wait(30)
+        return "A title"
+
+    with memory_with(ScriptedChatModel(slowly), emit_event=True) as memory:
+        agent = create_agent(ScriptedChatModel(["A1"]), middleware=[memory.middleware()])
+        if mode == "invoke":
+            agent.invoke(ask("U1"), config())
+        else:
+            list(agent.stream(ask("U1"), config(), stream_mode=mode))
+        ended.set()
+        assert memory.settled() == []
+        thread = memory.get_thread("t1")
+        assert thread is not None
+        assert thread.title == "A title"
+
+
+async def test_an_async_run_whose_custom_stream_nobody_reads_does_not_wait_for_its_title() -> None:
+    ended = asyncio.Event()
+
+    async def slowly(_: list[BaseMessage]) -> str:
+        await asyncio.wait_for(ended.wait(), 30)
+        return "A title"
+
+    memory = memory_with(ScriptedChatModel(slowly), emit_event=True)
+    agent = create_agent(ScriptedChatModel(["A1"]), middleware=[memory.middleware()])
+    await agent.ainvoke(ask("U1"), config())
+    ended.set()
+    assert await memory.asettled() == []
     await memory.aclose()
 
 
@@ -268,6 +404,12 @@ def test_a_transcript_has_what_people_and_the_assistant_said() -> None:
         ("  Trip to\nRome ", "Trip to Rome"),
         ("<think>long\nthoughts</think>Trip", "Trip"),
         ("<think>never ends", ""),
+        ("The template began the thought.\n</think>\nTrip", "Trip"),
+        ("<think>a</think>not yet</think>Trip", "Trip"),
+        ("\u200b\u2060", ""),
+        ("🧑\u200d🚀" * 50, "🧑\u200d🚀" * 26 + "…"),
+        ("🇫🇷" * 50, "🇫🇷" * 39 + "…"),
+        ("e\u0301" * 50, "e\u0301" * 39 + "…"),
         ('"Quoted"', '"Quoted"'),
         ("", ""),
         ("word " * 40, ("word " * 40)[:74] + "…"),
