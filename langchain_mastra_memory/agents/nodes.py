@@ -16,7 +16,7 @@ from langchain_mastra_memory.agents.core import turns_of
 from langchain_mastra_memory.agents.delegation import start_of
 from langchain_mastra_memory.agents.identity import Identity, ResourceOf, current_config, identify, is_streamed
 from langchain_mastra_memory.agents.record import RunRecord
-from langchain_mastra_memory.agents.saving import archives, finish
+from langchain_mastra_memory.agents.saving import archives, check_shaping, finish
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.errors import ConfigurationError
 from langchain_mastra_memory.history.incoming import fields_of
@@ -111,6 +111,7 @@ def _call(
 ) -> tuple[Identity, Call]:
     runtime, config = get_runtime(), current_config()
     identity = identify(runtime, config, resource_of=resource_of)
+    check_shaping(identity, memory)
     if input_key not in state:
         raise ConfigurationError(f"the state has no {input_key!r}: set input_key")
     messages = tuple(state[input_key] or ())

@@ -17,7 +17,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langchain_mastra_memory.agents.call import Call
 from langchain_mastra_memory.agents.core import Turns
 from langchain_mastra_memory.agents.record import RUN_CHANNEL, RunRecord
-from langchain_mastra_memory.agents.saving import before_run, before_saving, of_run, save
+from langchain_mastra_memory.agents.saving import before_run, of_run, save
+from langchain_mastra_memory.history.before_save import before_saving
 from langchain_mastra_memory.io import IO
 
 _TRIES: Final = 200

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from langchain_core.messages import BaseMessage, RemoveMessage
@@ -15,11 +13,10 @@ from langchain_mastra_memory.agents.identity import Identity
 from langchain_mastra_memory.agents.record import RunRecord
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.context.provider import Outcome
-from langchain_mastra_memory.errors import ConfigurationError, ProcessorError
+from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.history.before_save import Archived, before_saving
 from langchain_mastra_memory.history.incoming import metadata_of_run
-from langchain_mastra_memory.history.options import BeforeSave, MessageHistory, function_name
 from langchain_mastra_memory.io import IO
-from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.base import MemoryStore
 from langchain_mastra_memory.store.operations.messages import NewMessage
 from langchain_mastra_memory.store.operations.runs import SaveRun
@@ -52,6 +49,22 @@ def archives(identity: Identity, memory: MemoryBase) -> bool:
             "one Memory, and use its memory.checkpointer with its memory.middleware()"
         )
     return False
+
+
+def check_shaping(identity: Identity, memory: MemoryBase) -> None:
+    """Refuse a graph of nodes whose checkpointer would archive what `before_save` has not seen.
+
+    The middleware's record in the state tells the checkpointer what to archive; a graph of nodes has none.
+
+    Raises:
+        ConfigurationError: There are `before_save` functions, and the run's checkpointer is the memory's own.
+    """
+    options = memory.options.message_history
+    if options is not None and options.before_save and archives(identity, memory):
+        raise ConfigurationError(
+            "before_save has no part in what memory.checkpointer archives of a graph of nodes: build the agent with "
+            "memory.middleware(), compile the graph with another checkpointer, or put a RedactingStore under the memory"
+        )
 
 
 def _database_of(store: MemoryStore) -> str | None:
@@ -118,21 +131,6 @@ def _since_input(call: Call, record: RunRecord) -> list[str]:
     return [message.id for message in call.messages[place:] if message.id]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archived:
-    """What `before_save` made of a run's messages.
-
-    Attributes:
-        messages: What is archived, oldest first.
-        ids: The ids of the state's messages that are archived.
-        replaced: Messages that became others, by id.
-    """
-
-    messages: tuple[BaseMessage, ...]
-    ids: tuple[str, ...]
-    replaced: dict[str, BaseMessage]
-
-
 def of_run(call: Call, record: RunRecord, repeated: frozenset[str] = frozenset()) -> tuple[BaseMessage, ...]:
     """Return the messages of the state that belong to the run and to what came before it unsaved.
 
@@ -170,58 +168,6 @@ def before_run(call: Call, run: Sequence[BaseMessage]) -> list[str]:
             if len(found) == PROBED:
                 break
     return found[::-1]
-
-
-async def before_saving(io: IO, messages: Sequence[BaseMessage], options: MessageHistory | None) -> Archived:
-    """Run the user's `before_save` functions over messages.
-
-    Raises:
-        ProcessorError: One of them raised, or returned something else than a message or None.
-    """
-    kept: list[BaseMessage] = []
-    ids: list[str] = []
-    replaced: dict[str, BaseMessage] = {}
-    functions = options.before_save if options else ()
-    for message in messages:
-        made = await _through(io, functions, message)
-        if made is None:
-            continue
-        if made is not message:
-            made = made if made.id == message.id else made.model_copy(update={"id": message.id})
-            if made != message:
-                replaced[message.id or ""] = made
-        kept.append(made)
-        ids.append(message.id or "")
-    return Archived(messages=tuple(kept), ids=tuple(ids), replaced=replaced)
-
-
-async def _through(io: IO, functions: Sequence[BeforeSave], message: BaseMessage) -> BaseMessage | None:
-    made = message
-    for function in functions:
-        result = await _apply(io, function, made)
-        if result is None:
-            return None
-        made = result
-    return made
-
-
-async def _apply(io: IO, function: BeforeSave, message: BaseMessage) -> BaseMessage | None:
-    if inspect.iscoroutinefunction(function) and not io.is_async:
-        raise ProcessorError(
-            f"the before_save function {function_name(function)} is async and the run is not: use ainvoke or astream"
-        )
-    try:
-        result = function(message.model_copy(deep=True))
-        made = await result if inspect.isawaitable(result) else result
-    except Exception as error:
-        raise ProcessorError(
-            f"the before_save function {function_name(function)} raised {type(error).__name__}: {error}"
-        ) from error
-    if made is not None and not isinstance(made, BaseMessage):
-        raise ProcessorError(
-            f"the before_save function {function_name(function)} returned {shown(made, 60)}, not a message"
-        )
-    return made
 
 
 async def save(

@@ -44,8 +44,8 @@ class MessageHistory(CheckedOptions):
             several turns. A quarter of `max_tokens` by default; at most `max_tokens`.
         processors: Functions from the assembled layers to the layers, in order, after memory and before the user's
             own middleware. They shape the prompt, never the archive. `history.processors` has a ready set.
-        before_save: Functions from a message to the message that is archived (or None), sync or async, in order, run
-            before archive, index and observer.
+        before_save: Functions from a message of a run to the message that is archived (or None), sync or async, in
+            order, run before archive, index, observer and title. The graph's state keeps what was said.
         history: Where the history comes from. "auto": the state when the run has a checkpointer, else the archive.
         retain_full_input: Take what the caller sends as the whole conversation, as it is, and save what is new of it.
         save_partial: Keep the question and what was streamed of the answer when the caller cancels an async run, or

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError
 from langchain_mastra_memory.agents.call import Call
 from langchain_mastra_memory.agents.core import turns_of
 from langchain_mastra_memory.agents.identity import current_config, identify, is_streamed
+from langchain_mastra_memory.agents.saving import check_shaping
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.checked_options import faults_of
 from langchain_mastra_memory.context.assembly import arrange, assemble
@@ -110,6 +111,7 @@ class ObservationNode(RunnableSerializable[Any, dict[str, Any]]):
         config = current_config()
         runtime = get_runtime()
         identity = identify(runtime, config)
+        check_shaping(identity, self.memory)
         if identity.options.off or identity.options.observational_memory is False:
             return {self.output_messages_key: list(messages)}
         call = Call(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from langchain_mastra_memory.history.before_save import before_saving
 from langchain_mastra_memory.observation import transitions
 from langchain_mastra_memory.observation.cycle import Cycle, Made, Outcome, mirrored, names_of, terms_of
 from langchain_mastra_memory.observation.engine import Cause, Engine, LocalRow
@@ -130,7 +131,10 @@ async def _observed(
     unsaved: Mapping[str, BaseMessage],
 ) -> Made:
     engine, io, cause, view = cycle.engine, cycle.io, cycle.cause, cycle.view
-    result = await observer.run(io, _inputs(engine, view, batch, unsaved))
+    running = [unsaved[fact.id] for facts in batch.values() for fact in facts if fact.id in unsaved]
+    archived = await before_saving(io, running, engine.memory.options.message_history)  # what saving would keep of them
+    running_by_id = {message.id or "": message for message in archived.messages}
+    result = await observer.run(io, _inputs(engine, view, batch, running_by_id))
     cycle.replies = result.replies
     rows, check = _rows(engine, view, batch, result, target=target, in_loop=in_loop)
     dropped = None

@@ -9,11 +9,13 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
 
-from langchain_mastra_memory import ObservationNode, redact_tool_results
+from langchain_mastra_memory import Memory, MessageHistory, ObservationNode, redact_tool_results
 from langchain_mastra_memory.errors import ConfigurationError, MissingResourceError, ProcessorError
 from langchain_mastra_memory.observation.extractors import Extractor
 from langchain_mastra_memory.observation.hooks import ObservationHooks
@@ -26,6 +28,7 @@ from langchain_mastra_memory.observation.options import (
 )
 from langchain_mastra_memory.observation.render import obscured
 from langchain_mastra_memory.testing import FrozenClock, ScriptedChatModel
+from langchain_mastra_memory.testing.models import tool_call
 from tests.integration_tests.observation.conftest import CONFIG, COUNTER, HINTS, Says
 
 # the node
@@ -146,11 +149,43 @@ def test_a_tool_loop_in_a_raw_graph_stays_inside_the_budget_and_keeps_its_questi
     assert "obs2" in model.last_call.system
 
 
+@pytest.mark.parametrize("saver", ["none", "ours", "foreign"])
+def test_the_observer_sees_the_running_turn_as_it_will_be_archived(saver):
+    @tool
+    def look(place: str) -> str:
+        """Look somewhere."""
+        return "4711 " * 30 if place == "vault" else "off the record " * 30
+
+    def redact(message):
+        return (
+            None
+            if "off the record" in message.text
+            else message.model_copy(update={"content": message.text.replace("4711", "****")})
+        )
+
+    answers = [tool_call("look", {"place": ("vault", "attic")[n % 2]}, id=f"c{n}") for n in range(20)]
+    observer = ScriptedChatModel(Says(HINTS))
+    memory = Memory(
+        "memory://",
+        message_history=MessageHistory(last_messages=None, before_save=[redact]),
+        observational_memory=ObservationalMemory(
+            model=observer, observation=Observation(message_tokens=200, buffer_tokens=False)
+        ),
+        token_counter=COUNTER,
+    )
+    checkpointer = {"none": None, "ours": memory.checkpointer, "foreign": InMemorySaver()}[saver]
+    agent = create_agent(
+        ScriptedChatModel([*answers, "done"]), [look], middleware=[memory.middleware()], checkpointer=checkpointer
+    )
+    agent.invoke({"messages": [HumanMessage("U1 4711")]}, {**CONFIG, "recursion_limit": 200})
+    assert memory.settled() == []
+    asked = [message.text for call in observer.calls for message in call.messages]
+    assert any("****" in text for text in asked)
+    assert not any("4711" in text or "off the record" in text for text in asked)
+    memory.close()
+
+
 def test_the_first_turn_of_a_thread_without_a_checkpointer_is_observed_in_its_loop_too(memory_factory):
-    from langchain_core.tools import tool
-
-    from langchain_mastra_memory.testing.models import tool_call
-
     @tool
     def look(place: str) -> str:
         """Look somewhere."""

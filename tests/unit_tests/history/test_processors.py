@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_mastra_memory import Memory, MessageHistory
 from langchain_mastra_memory.context.layers import Item, Layers
@@ -168,10 +170,45 @@ def test_a_function_that_fails_before_saving_stops_the_run_with_its_name_and_sav
         assert memory.get_thread("t") is None
 
 
-def test_an_async_function_in_a_sync_run_says_what_to_do() -> None:
-    with Memory("memory://", message_history=MessageHistory(before_save=[redact_async])) as memory:
+class NodeState(MessagesState):
+    llm_input_messages: list[BaseMessage]
+
+
+@pytest.mark.parametrize("first", ["load", "save", "observe"])
+@pytest.mark.parametrize("saver", ["none", "memory", "ours"])
+def test_a_graph_of_nodes_archives_nothing_that_was_not_shaped(saver: str, first: str) -> None:
+    memory = Memory("memory://", message_history=MessageHistory(before_save=[redact]), observational_memory=True)
+    nodes = {"load": memory.load_node(), "save": memory.save_node(), "observe": memory.observation_node()}
+    builder = StateGraph(NodeState)
+    for name in dict.fromkeys((first, "save")):
+        builder.add_node(name, nodes[name])
+    builder.add_edge(START, first)
+    if first != "save":
+        builder.add_edge(first, "save")
+    checkpointer = {"none": None, "memory": InMemorySaver(), "ours": memory.checkpointer}[saver]
+    graph = builder.compile(checkpointer=checkpointer)
+    given: Any = {"messages": [("user", "my PIN is 1234"), ("assistant", "1234, noted")]}
+    if saver == "ours":
+        with pytest.raises(ConfigurationError, match="before_save"):
+            graph.invoke(given, CONFIG)
+    else:
+        graph.invoke(given, CONFIG)
+        assert [stored.message.text for stored in memory.recall(thread_id="t")] == ["my PIN is ****", "****, noted"]
+    memory.close()
+
+
+class RedactAsync:
+    """What an object with an async `__call__` is."""
+
+    async def __call__(self, message: BaseMessage) -> BaseMessage | None:
+        return await redact_async(message)
+
+
+@pytest.mark.parametrize("function", [redact_async, RedactAsync(), functools.partial(redact_async)])
+def test_an_async_function_in_a_sync_run_says_what_to_do(function: Any) -> None:
+    with Memory("memory://", message_history=MessageHistory(before_save=[function])) as memory:
         agent = create_agent(ScriptedChatModel(["A1"]), middleware=[memory.middleware()])
-        with pytest.raises(ProcessorError, match=r"redact_async.*ainvoke"):
+        with pytest.raises(ProcessorError, match=r"(redact_async|RedactAsync|partial).*ainvoke"):
             agent.invoke({"messages": [("user", "U1")]}, CONFIG)
 
 
