@@ -185,7 +185,7 @@ def identify(
             parent=None,
             parent_thread_id=thread,
             parent_resource_id=needed_resource(resource, f"the worker {agent[:40]!r}"),
-            thread_id=worker_thread_id(thread, agent, namespace.rpartition("|")[0] or namespace),
+            thread_id=worker_thread_id(thread, agent, namespace.rpartition("|")[0]),
             context=(),
         )
         thread, resource = delegation.thread_id, delegation.resource_id

@@ -17,8 +17,9 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     ToolCallRequest,
 )
-from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import BaseTool
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from typing_extensions import TypedDict
@@ -278,6 +279,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self, io: IO, turns: Turns, identity: Identity, state: Mapping[str, Any], runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         messages: Sequence[BaseMessage] = state.get("messages", ())
+        nameless = [] if identity.options.off else [message for message in messages if not message.id]
+        for message in nameless:
+            message.id = str(uuid.uuid4())
         others = len(set(state.get(RUN_CHANNEL) or {}) - {self._name})
         if (
             not self._is_placed
@@ -295,6 +299,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         update: dict[str, Any] = {RUN_CHANNEL: {self._name: record}}
         if identity.options.off:
             return update
+        if nameless:  # a DeltaChannel leaves them so: the state has to know them by the ids that are archived
+            update["messages"] = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *messages]
         if identity.delegation is not None and not turns.read_only(identity):
             await io.run(start_of(identity.delegation, turns.memory.options.features))
         call = self._call(

@@ -147,6 +147,34 @@ async def test_deepagents_delegates_through_its_task_tool(memory, mode):
     assert stored(memory) == [("t1", ["go deep", "deep answer"])]
 
 
+@modes
+@pytest.mark.parametrize("saver", ["none", "ours", "foreign"])
+@pytest.mark.parametrize("question", [lambda text: ("user", text), str, HumanMessage])
+async def test_a_deep_agent_remembers_its_questions_in_whatever_form_they_come(memory, mode, saver, question):
+    checkpointer = {"none": None, "ours": memory.checkpointer, "foreign": InMemorySaver()}[saver]
+    model = say("A1", "A2", "A3")
+    agent = create_deep_agent(model=model, middleware=[memory.middleware()], checkpointer=checkpointer)
+    for text in ("U1", "U2", "U3"):
+        state = await run(agent, [question(text)], mode)
+    said = [stored.message.text for stored in await memory.arecall(thread_id="t1")]
+    assert said == ["U1", "A1", "U2", "A2", "U3", "A3"]
+    assert [message.text for message in model.last_call.conversation] == ["U1", "A1", "U2", "A2", "U3"]
+    assert [message.text for message in state["messages"]] == (said if checkpointer else said[-2:])
+    assert all(message.id for message in state["messages"])
+
+
+@pytest.mark.parametrize("saver", ["none", "ours", "foreign"])
+def test_an_agent_with_a_name_of_its_own_works_as_the_outermost_graph_too(memory, saver):
+    checkpointer = {"none": None, "ours": memory.checkpointer, "foreign": InMemorySaver()}[saver]
+    agent = create_agent(
+        say("A1", "A2"), middleware=[MemoryMiddleware(memory, agent="helper")], checkpointer=checkpointer
+    )
+    for text in ("U1", "U2"):
+        agent.invoke({"messages": [("user", text)]}, CONFIG)
+    (thread,) = memory.list_threads("r1-helper")
+    assert [stored.message.text for stored in memory.recall(thread_id=thread.id)] == ["U1", "A1", "U2", "A2"]
+
+
 class PydanticState(BaseModel):
     messages: Annotated[list[AnyMessage], add_messages]
 
