@@ -129,9 +129,12 @@ class SQLMemoryStore(ContextManaged, Unpicklable):
         """The database, without its password."""
         if self._scheme == "memory":
             return "memory://"
-        from sqlalchemy.engine import make_url  # noqa: PLC0415 - heavy
+        from langchain_mastra_memory.store.sql.urls import read_url, shown_url  # noqa: PLC0415 - heavy
 
-        return make_url(self._url).render_as_string(hide_password=True)
+        try:
+            return shown_url(read_url(self._url))
+        except ConfigurationError:
+            return f"{self._scheme}://..."
 
     @property
     def capabilities(self) -> frozenset[Group]:
@@ -158,14 +161,10 @@ class SQLMemoryStore(ContextManaged, Unpicklable):
             return self._opened
 
     def _open(self) -> Backend:
-        from sqlalchemy.engine import make_url  # noqa: PLC0415 - heavy
-        from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+        from langchain_mastra_memory.store.sql.urls import read_url  # noqa: PLC0415 - heavy
 
         _load_handlers()
-        try:
-            url = make_url("sqlite://" if self._scheme == "memory" else self._url)
-        except ArgumentError:
-            raise ConfigurationError("the store's URL cannot be read: is the password percent-encoded?") from None
+        url = read_url("sqlite://" if self._scheme == "memory" else self._url)
         options = dict(self._options)
         if self._scheme != "postgresql":
             from langchain_mastra_memory.store.sql.sqlite import SQLiteBackend  # noqa: PLC0415

@@ -24,6 +24,7 @@ from langchain_mastra_memory.store.sql.migrate import check_version, migrate, mi
 from langchain_mastra_memory.store.sql.registry import ALONE, handler_of
 from langchain_mastra_memory.store.sql.spares import Spares
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
+from langchain_mastra_memory.store.sql.urls import shown_url
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -56,7 +57,7 @@ class PostgreSQLBackend:
         prepared_statements: bool,
         options: dict[str, Any],
     ) -> None:
-        self.where = url.render_as_string(hide_password=True)
+        self.where = shown_url(url)
         self._clock = clock
         # Nearly all statements are the same few: their first run on a connection prepares them.
         arguments = {"connect_timeout": CONNECT_SECONDS, "prepare_threshold": 0, **options.pop("connect_args", {})}

@@ -25,6 +25,7 @@ from langchain_mastra_memory.store.sql.migrate import check_version, migrate, mi
 from langchain_mastra_memory.store.sql.registry import ALONE, SINGLE, handler_of
 from langchain_mastra_memory.store.sql.spares import Spares
 from langchain_mastra_memory.store.sql.tx import Statements, Tx
+from langchain_mastra_memory.store.sql.urls import shown_url
 from langchain_mastra_memory.store.sql.writer import WriteQueue
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class SQLiteBackend:
     """Runs operations on one SQLite database."""
 
     def __init__(self, url: URL, *, clock: Callable[[], int], busy_timeout: float, options: dict[str, Any]) -> None:
-        self.where = url.render_as_string(hide_password=True)
+        self.where = shown_url(url)
         self._clock = clock
         self._timeout = busy_timeout
         self._in_memory = url.database in (None, "", ":memory:")

@@ -343,6 +343,25 @@ def test_a_password_never_shows(postgres_url):
     assert "s3cret" not in str(caught.value) + repr(caught.value)
 
 
+@pytest.mark.parametrize("name", ["password", "sslpassword", "passfile", "PASSWORD"])
+def test_a_password_among_the_parameters_never_shows(name):
+    store = SQLMemoryStore(f"postgresql://user@127.0.0.1:1/db?{name}=s3cret&application_name=mine")
+    assert "s3cret" not in repr(store)
+    assert "application_name=mine" in repr(store)
+    with pytest.raises(StoreError) as caught:
+        store.run(Look(work=lambda tx: 1))
+    assert "s3cret" not in str(caught.value) + repr(caught.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://user:p@s3cret@host/db", "postgresql://user:s3cret@host:port/db"])
+def test_a_url_that_cannot_be_read_is_refused_without_what_it_was(url):
+    store = SQLMemoryStore(url)
+    assert repr(store) == "SQLMemoryStore('postgresql://...')"
+    with pytest.raises(ConfigurationError, match="percent-encoded") as caught:
+        store.run(Look(work=lambda tx: 1))
+    assert "s3cret" not in str(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
+
+
 async def test_a_closed_store_says_so(store_url):
     store = SQLMemoryStore(store_url)
     store.run(Put(name="a"))
