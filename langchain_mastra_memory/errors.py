@@ -133,7 +133,7 @@ class StoreFullError(StoreError):
 
 
 class StoreReadOnlyError(StoreError):
-    """The database is read-only; give it a writable path, or open the memory with `read_only=True`."""
+    """The database is read-only; give it a writable path, or `read_only=True` (SQLite: and a writable folder)."""
 
 
 class StoreCorruptError(StoreError):

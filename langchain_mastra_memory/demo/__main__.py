@@ -1,4 +1,4 @@
-"""Play one act in this process: `python -m langchain_mastra_memory.demo tell URL RUN [MODEL]`."""
+"""The demonstration; with `tell URL RUN [MODEL]`, one act of it in this process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from langchain_mastra_memory.demo.acts import play
 from langchain_mastra_memory.errors import MastraMemoryError
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:  # the command plays its acts in processes of their own
+        from langchain_mastra_memory.cli import app
+
+        app(["demo", *sys.argv[1:]], prog_name="python -m langchain_mastra_memory.demo")
     act, url, run, *model = sys.argv[1:]
     # Whether tokens are estimated stands below the table that shows them.
     logging.getLogger("langchain_mastra_memory.tokens").setLevel(logging.ERROR)

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from types import EllipsisType
 from typing import Any, Literal
 
-from langchain_mastra_memory.errors import InvalidQueryError, MissingResourceError
+from langchain_mastra_memory.checks import check_choice
+from langchain_mastra_memory.errors import InvalidQueryError, MissingResourceError, ThreadNotFoundError
 from langchain_mastra_memory.ids import checked_id, new_id, optional_id
 from langchain_mastra_memory.io import IO, both
 from langchain_mastra_memory.shown import shown
+from langchain_mastra_memory.store.operations.checkpoints import PruneCheckpoints
 from langchain_mastra_memory.store.operations.threads import (
     CreateThread,
     DeleteThread,
@@ -229,6 +231,43 @@ class ThreadMethods(CloneMethods, ResourceMethods):
         )
 
     adelete_thread = delete_thread.twin
+
+    @both
+    async def prune(
+        self,
+        io: IO,
+        thread_id: str,
+        *,
+        strategy: Literal["keep_latest", "delete"] = "keep_latest",
+        resource_id: str | None = None,
+    ) -> int:
+        """Remove the old checkpoints of a thread; its messages and everything else that is remembered stay.
+
+        Args:
+            thread_id: The thread.
+            strategy: `keep_latest` keeps the newest checkpoint of each namespace, from which graphs go on; `delete`
+                keeps none.
+            resource_id: Its owner, checked when given.
+
+        Returns:
+            How many checkpoints went; 0 if no resource is given and there is no such thread.
+
+        Raises:
+            ConfigurationError: Another strategy.
+            ThreadNotFoundError: A resource is given and it has no such thread.
+
+        Example:
+            >>> from langchain_mastra_memory import Memory
+            >>> Memory().prune("t1")
+            0
+        """
+        check_choice("strategy", strategy, ("keep_latest", "delete"))
+        checked, owner = checked_id(thread_id), optional_id(resource_id)
+        if owner is not None and await io.run(GetThread(thread_id=checked, resource_id=owner)) is None:
+            raise ThreadNotFoundError(f"there is no thread {checked[:80]!r} for this resource")
+        return await self._write(io, PruneCheckpoints(thread_id=checked, keep_latest=strategy == "keep_latest"))
+
+    aprune = prune.twin
 
     @both
     async def transfer_thread(

@@ -170,6 +170,21 @@ def test_a_folder_is_called_one(tmp_path):
     assert "is a folder" in result.output.replace("\n", "")
 
 
+def test_the_package_of_the_demonstration_runs_it_too(tmp_path):
+    finished = subprocess.run(
+        [sys.executable, "-m", "langchain_mastra_memory.demo"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert len(re.findall(r"Process \d \(pid \d+\)", finished.stdout)) == 2
+    assert (tmp_path / "memory-demo.db").exists()
+
+
 def test_the_version_is_that_of_the_package():
     assert CliRunner().invoke(app, ["--version"]).output == f"{__version__}\n"
 

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel
 
-from langchain_mastra_memory.errors import ConfigurationError, InvalidIdError
+from langchain_mastra_memory.errors import ConfigurationError, InvalidIdError, ThreadNotFoundError
 from langchain_mastra_memory.threads.putting import Putting
 from langchain_mastra_memory.threads.saver import ThreadSaver
 from tests.unit_tests.threads.graphs import STATES, Bot, answer, texts
@@ -54,6 +54,31 @@ async def test_pruning_everything_leaves_an_archive_that_the_next_run_continues(
     assert chat.archive() == ["1", "a:1:1", "2", "a:2:1"]
     with pytest.raises(ConfigurationError, match="strategy"):
         chat.saver.prune(["t"], strategy="keep_some")
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_the_memory_prunes_a_thread_of_its_owner_and_keeps_what_is_remembered(make, mode):
+    async def prune(thread_id, **options):
+        memory = chat.memory
+        return memory.prune(thread_id, **options) if mode == "sync" else await memory.aprune(thread_id, **options)
+
+    chat = make()
+    chat.memory.create_thread("r", thread_id="t")
+    for text in ("1", "2", "3"):
+        shown = await chat.say(text)
+    before = len(checkpoints(chat))
+    assert await prune("missing") == 0
+    for thread_id, owner in (("t", "somebody else"), ("missing", "r")):
+        with pytest.raises(ThreadNotFoundError, match="for this resource"):
+            await prune(thread_id, resource_id=owner)
+    with pytest.raises(ConfigurationError, match="strategy"):
+        await prune("t", strategy="keep_some")
+    assert len(checkpoints(chat)) == before
+    assert await prune("t") == before - 1
+    assert await chat.shown() == shown == chat.archive()
+    assert await prune("t", strategy="delete") == 1
+    assert checkpoints(chat) == []
+    assert chat.archive() == shown
 
 
 @pytest.mark.parametrize("is_read", [False, True], ids=["pruned", "pruned and read by another run"])
