@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
@@ -126,28 +126,25 @@ def equal_in_parent(
     if parent is None or parent.ids is None or ns:
         return {}
     entry = parent.entries[CHANNEL]
-    stored = [
-        (space, n, body)
-        for space, n in numbers_of(entry.holes[0].parts if entry.holes else ())
-        if not _is_gone(body := known.bodies.get(space, {}).get(n))
-    ]
-    if len(stored) != len(parent.ids):
-        return {}
-    places = {(space, n) for space, n, _ in stored}
+    numbers = numbers_of(entry.holes[0].parts if entry.holes else ())
+    stored = [(space, n, body) for space, n in numbers if _is_there(body := known.bodies.get(space, {}).get(n))]
+    places = set(numbers)
     unknown = {message.id for message in messages if places.isdisjoint((known.find(message) or {}).items())}
     found: dict[str, list[tuple[str, int, BaseMessage]]] = {}
-    for message_id, (space, n, body) in zip(parent.ids, stored, strict=True):
-        if body is None or not message_id or message_id not in unknown:
+    # One that was deleted is not among the ids of a list that was read since: then each body says whose it is.
+    ids = parent.ids if len(stored) == len(parent.ids) else None
+    for index, (space, n, body) in enumerate(stored):
+        if ids is not None and (ids[index] is None or ids[index] not in unknown):
             continue
-        found.setdefault(message_id, []).append(
-            (space, n, body.make() if isinstance(body, Mold) else writer.load(*body))
-        )
+        message = body.make() if isinstance(body, Mold) else writer.load(*body)
+        if message.id and message.id in unknown:
+            found.setdefault(message.id, []).append((space, n, message))
     return found
 
 
-def _is_gone(body: Stored | None) -> bool:
-    """Tell whether a body was emptied: its message was deleted, and is not among the ids of its list."""
-    return body is not None and not isinstance(body, Mold) and body[0] == GONE
+def _is_there(body: Stored | None) -> TypeGuard[Stored]:
+    """Tell whether a body is known and was not emptied, as it is when its message is deleted."""
+    return body is not None and (isinstance(body, Mold) or body[0] != GONE)
 
 
 def base_of(parent: KnownCheckpoint | None, metadata: Mapping[str, Any], report: RunReport) -> int | None:

@@ -7,7 +7,7 @@ grows costs a few bytes per checkpoint, however long it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -91,6 +91,13 @@ class Entry(NamedTuple):
             for part in hole.parts:
                 if type(part) is Range:
                     yield part
+
+    def loose_ids(self) -> Iterable[str]:
+        """Yield the ids of the messages that are kept in place."""
+        for hole in self.holes:
+            for part in hole.parts:
+                if type(part) is Loose and part.id is not None:
+                    yield part.id
 
     def has_ranges(self) -> bool:
         """Tell whether any hole points to bodies."""
@@ -275,6 +282,18 @@ def settle_skeleton(skeleton: Skeleton, numbers: Sequence[tuple[str, int]], stor
     return skeleton._replace(
         entries={name: settle_entry(entry, numbers, stored) for name, entry in skeleton.entries.items()}
     )
+
+
+def empty_entry(entry: Entry, is_gone: Callable[[Loose], bool]) -> Entry:
+    """Return an entry without some of the messages that are kept in place; the places themselves stay."""
+    holes = tuple(
+        hole._replace(parts=tuple(_NOTHING if type(p) is Loose and is_gone(p) else p for p in hole.parts))
+        for hole in entry.holes
+    )
+    return entry if holes == entry.holes else entry._replace(holes=holes)
+
+
+_NOTHING: Final = Loose(GONE, b"")
 
 
 def numbers_of(parts: Iterable[Part]) -> list[tuple[str, int]]:

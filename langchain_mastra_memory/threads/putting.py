@@ -412,7 +412,7 @@ class Putting:
                     continue
                 if known.state in (state, result.state):
                     known.state = result.state
-                    learn_numbers(planner, result.numbers)
+                    learn_numbers(planner, result.numbers, result.gone)
             return
         raise StoreLockedError(f"thread {address.thread_id[:80]!r} was changed by others {ATTEMPTS} times in a row")
 

@@ -32,6 +32,13 @@ from langchain_mastra_memory.store.sql.checkpoints_archive import (
     key_of_thread,
     known_rows,
 )
+from langchain_mastra_memory.store.sql.checkpoints_dead import (
+    NONE_DEAD,
+    brought_ids,
+    emptied,
+    find_dead,
+    without_dead,
+)
 from langchain_mastra_memory.store.sql.lines import make_thread
 from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow, not_found
 from langchain_mastra_memory.store.sql.positions import ROOT
@@ -42,7 +49,7 @@ from langchain_mastra_memory.store.sql.threads import announce_thread
 from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
 from langchain_mastra_memory.store.sql.values import dump_json
 from langchain_mastra_memory.threads.entries import (
-    GONE,
+    Skeleton,
     Write,
     dump_skeleton,
     dump_writes,
@@ -106,7 +113,7 @@ def _thread_in(*conditions: sa.ColumnElement[bool]) -> tuple[sa.ColumnElement[bo
     return (threads.c.id == sa.bindparam("thread_id"), owner, *conditions)
 
 
-_planned = (threads.c.epoch == sa.bindparam("epoch"), threads.c.edits == sa.bindparam("edits"))
+_planned = (threads.c.epoch == sa.bindparam("epoch"), threads.c.edits == sa.bindparam("edits"), NONE_DEAD)
 
 
 def _put_at_once(*conditions: sa.ColumnElement[bool]) -> sa.Insert:
@@ -145,7 +152,7 @@ _ADD_AT_ONCE = (
     postgresql.insert(writes)
     .from_select(
         ["thread", "ns", "checkpoint", "task_id", "task_path", "body"],
-        sa.select(threads.c.key, *_task).where(*_thread_in()),
+        sa.select(threads.c.key, *_task).where(*_thread_in(NONE_DEAD)),
     )
     .on_conflict_do_nothing(index_elements=["thread", "ns", "checkpoint", "task_id"])
 )
@@ -305,6 +312,7 @@ def put_alone(tx: Tx, op: PutCheckpoint) -> Put | None:
         "owner": op.address.resource_id if root else None,
         "epoch": op.known[0],
         "edits": op.known[1],
+        "ids": sorted(brought_ids(op)),
         "ns": stored_ns(op.address.ns),
         "id": op.id,
         "parent": op.parent,
@@ -340,11 +348,20 @@ def _is_archiving(plan: ArchivePlan | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a put looks up first: the locked row, the rows of the plan's ids, the last number of each space."""
+    """What a put looks up first.
+
+    Attributes:
+        thread: The locked row.
+        made: Whether it was made now.
+        known: The rows of the plan's ids.
+        dead: Which of the messages that it brings were deleted.
+        last: The last number of each space that it writes to.
+    """
 
     thread: ThreadRow
     made: bool
     known: list[KnownRow]
+    dead: frozenset[str]
     last: dict[str, int]
 
 
@@ -354,16 +371,23 @@ def _look_up(tx: Tx, op: PutCheckpoint | PutWrites, plan: ArchivePlan | None, *,
     Each question sees what is committed when it is asked, and the row is locked by then.
     """
     thread_id = op.address.thread_id
-    questions = [known_rows(thread_id, plan), _last_numbers(thread_id, op.bodies)]
+    archived = {message.id for message in plan.messages} if plan is not None else set()
+    questions = [
+        known_rows(thread_id, plan),
+        find_dead(thread_id, brought_ids(op) - archived),
+        _last_numbers(thread_id, op.bodies),
+    ]
     lock = (_LOCK, {"thread_id": thread_id})
     rows, *answers = tx.all_of([lock, *(question for question in questions if question is not None)], begin=begin)
     thread, made = own_thread(tx, rows, op.address, op.new_thread, op.features)
     if not rows:  # nobody could have locked it: ask again
         answers = tx.all_of([question for question in questions if question is not None])
     left = iter(answers)
-    known = [KnownRow._make(row) for row in next(left)] if questions[0] is not None else []
-    last = {space: n for space, n in next(left) if n is not None} if questions[1] is not None else {}
-    return _Found(thread, made, known, last)
+    known, graves, numbers = ([] if question is None else next(left) for question in questions)
+    rows_there = [KnownRow._make(row) for row in known]
+    dead = frozenset([*(row.id for row in rows_there if row.seq < 0), *(message_id for (message_id,) in graves)])
+    last = {space: n for space, n in numbers if n is not None}
+    return _Found(thread, made, rows_there, dead, last)
 
 
 in_every_turn(lambda _dialect: (_PUT_ROOT, _ADD_AT_ONCE))
@@ -407,9 +431,7 @@ def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Nee
             return archived
         outcome = archived
         place = Place(outcome.branch, outcome.head, min(base, outcome.head))
-    dead = outcome.dead if outcome is not None else frozenset()
-    gone = frozenset(index for index, body in enumerate(op.bodies) if body.id in dead) if dead else frozenset()
-    new = [b._replace(form=GONE, body=b"", unique=False) if i in gone else b for i, b in enumerate(op.bodies)]
+    new, gone = without_dead(op.bodies, found.dead)
     numbers, added = _number_bodies(tx, thread.key, new, found.last)
     stored = _number_values(tx, thread.key, op.values)
     last: list[tuple[sa.ClauseElement, dict[str, Any]]] = [] if outcome is None else outcome.statements()
@@ -422,7 +444,7 @@ def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Nee
                 "ns": stored_ns(op.address.ns),
                 "id": op.id,
                 "parent": op.parent,
-                "body": dump_skeleton(settle_skeleton(op.skeleton, numbers, stored)),
+                "body": dump_skeleton(_without_dead(settle_skeleton(op.skeleton, numbers, stored), found.dead)),
                 "metadata": op.metadata,
                 "run": op.run,
                 "hidden": 0,
@@ -454,6 +476,13 @@ def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Nee
     return Put((thread.epoch, edits), tuple(numbers), tuple(stored), place, gone)
 
 
+def _without_dead(skeleton: Skeleton, dead: frozenset[str]) -> Skeleton:
+    """Return a checkpoint without the deleted messages that were to be kept in place."""
+    if not dead:
+        return skeleton
+    return skeleton._replace(entries={name: emptied(entry, dead) for name, entry in skeleton.entries.items()})
+
+
 @tries_alone(PutWrites, single=_points_nowhere)
 def put_writes_alone(tx: Tx, op: PutWrites) -> Put | None:
     """Write what a task did in one statement, if the thread is there, and it brings no bodies and is the first call."""
@@ -462,6 +491,7 @@ def put_writes_alone(tx: Tx, op: PutWrites) -> Put | None:
     params = {
         "thread_id": op.address.thread_id,
         "owner": op.address.resource_id if not op.address.ns else None,
+        "ids": sorted(brought_ids(op)),
         "ns": stored_ns(op.address.ns),
         "checkpoint": op.checkpoint,
         "task_id": op.task_id,
@@ -481,9 +511,10 @@ def put_writes(tx: Tx, op: PutWrites) -> Put | Stale:
     thread = found.thread
     if op.known is not None and op.known != state_of(thread):
         return Stale(None if found.made else state_of(thread))
-    numbers, added = _number_bodies(tx, thread.key, op.bodies, found.last)
+    bodies_left, gone = without_dead(op.bodies, found.dead)
+    numbers, added = _number_bodies(tx, thread.key, bodies_left, found.last)
     tx.run_all([(_ADD_BODY, row) for row in added])
-    new = [Write(w.index, w.channel, settle_entry(w.entry, numbers)) for w in op.task_writes]
+    new = [Write(w.index, w.channel, emptied(settle_entry(w.entry, numbers), found.dead)) for w in op.task_writes]
     key = {
         "thread": thread.key,
         "ns": stored_ns(op.address.ns),
@@ -493,4 +524,4 @@ def put_writes(tx: Tx, op: PutWrites) -> Put | Stale:
     if tx.run(_ADD_WRITES, {**key, "task_path": op.task_path, "body": dump_writes(merge_writes((), new))}) == 0:
         there = load_writes(tx.value(_TASK_WRITES, key))
         tx.run(_CHANGE_WRITES, {**key, "new_body": dump_writes(merge_writes(there, new))})
-    return Put(state_of(thread), tuple(numbers))
+    return Put(state_of(thread), tuple(numbers), gone=gone)

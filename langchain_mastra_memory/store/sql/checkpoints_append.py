@@ -16,6 +16,7 @@ from sqlalchemy.dialects import postgresql
 from langchain_mastra_memory.store.operations.checkpoints import Archived, ArchivePlan, Place, Put, PutCheckpoint
 from langchain_mastra_memory.store.sql.cascade import WrittenRow, on_messages_saved
 from langchain_mastra_memory.store.sql.checkpoints_archive import REFUSED
+from langchain_mastra_memory.store.sql.checkpoints_dead import brought_ids
 from langchain_mastra_memory.store.sql.locking import COLUMNS, ThreadRow
 from langchain_mastra_memory.store.sql.positions import ROOT
 from langchain_mastra_memory.store.sql.registry import in_every_turn
@@ -215,7 +216,8 @@ def _is_step(op: PutCheckpoint, plan: ArchivePlan) -> bool:
         return False
     if not 0 < len(plan.messages) <= FEW or len(op.bodies) > FEW:
         return False
-    if len({message.id for message in plan.messages}) != len(plan.messages):
+    ids = {message.id for message in plan.messages}
+    if len(ids) != len(plan.messages) or not brought_ids(op) <= ids:
         return False
     first = op.bodies[0] if op.bodies else None
     return first is None or all(

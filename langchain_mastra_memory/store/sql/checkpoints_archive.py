@@ -62,7 +62,6 @@ class Archive:
         inserts: Rows that are still to be inserted, with the rest of the checkpoint.
         saved: What the features are to be told of then.
         edited: The same, for rows that were changed.
-        dead: Ids that were deleted from the thread: their bodies are not to come back either.
     """
 
     branch: int
@@ -74,7 +73,6 @@ class Archive:
     inserts: tuple[dict[str, Any], ...] = ()
     saved: tuple[WrittenRow, ...] = ()
     edited: tuple[WrittenRow, ...] = ()
-    dead: frozenset[str] = frozenset()
 
     def statements(self) -> list[tuple[sa.ClauseElement, dict[str, Any]]]:
         """Return what inserts the rows."""
@@ -293,7 +291,7 @@ def archive_messages(  # noqa: PLR0917 - one call
         _demote(work, base)
     if plan.accepted:
         _accept(work)
-    return replace(_finish(work, unchanged), dead=frozenset(dead))
+    return _finish(work, unchanged)
 
 
 def known_rows(thread_id: str, plan: ArchivePlan | None) -> tuple[sa.ClauseElement, dict[str, Any]] | None:

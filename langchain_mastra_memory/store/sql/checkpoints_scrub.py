@@ -31,6 +31,7 @@ from langchain_mastra_memory.threads.entries import (
     Range,
     dump_skeleton,
     dump_writes,
+    empty_entry,
     load_skeleton,
     load_writes,
 )
@@ -116,14 +117,7 @@ class _Gone:
 
     def emptied(self, entry: Entry) -> Entry:
         """Return a value without the ones that were kept in place; those in ranges are empty by themselves."""
-        holes = tuple(
-            hole._replace(parts=tuple(_NOTHING if isinstance(p, Loose) and self.takes(p) else p for p in hole.parts))
-            for hole in entry.holes
-        )
-        return entry if holes == entry.holes else entry._replace(holes=holes)
-
-
-_NOTHING: Final = Loose(GONE, b"")
+        return empty_entry(entry, self.takes)
 
 
 def _led_to(tx: Tx, thread_key: int, gone: _Gone) -> set[Place]:
