@@ -126,7 +126,8 @@ class Knowledge:
         state: What it holds for; None before the first operation.
         items: Messages that are in no list yet, by the `id()` of the object.
         lists: Lists by namespace and channel.
-        checkpoints: The last checkpoints by namespace and id.
+        before: The lists of the root namespace as they were before they were forgotten.
+        checkpoints: The last checkpoints by namespace and id; the bodies that their values point to are known.
         lost: The last checkpoints before the thread was deleted: a run that is under way goes on from one of them.
         bodies: Bodies by space and number.
         spans: The lowest and the highest number known in each space.
@@ -138,6 +139,7 @@ class Knowledge:
     state: State | None = None
     items: dict[int, Item] = field(default_factory=dict)
     lists: dict[tuple[str, str], KnownList] = field(default_factory=dict)
+    before: dict[str, KnownList] = field(default_factory=dict)
     checkpoints: OrderedDict[tuple[str, str], KnownCheckpoint] = field(default_factory=OrderedDict)
     lost: OrderedDict[tuple[str, str], KnownCheckpoint] = field(default_factory=OrderedDict)
     bodies: dict[str, dict[int, Stored]] = field(default_factory=dict)
@@ -150,6 +152,7 @@ class Knowledge:
         """Forget everything but the bytes' budget."""
         self.age += 1
         self.state, self.size = None, 0
+        self.before |= {channel: known for (ns, channel), known in self.lists.items() if not ns}
         self.items, self.lists, self.bodies, self.spans = {}, {}, {}, {}
         self.checkpoints = OrderedDict()
 
@@ -185,6 +188,11 @@ class Knowledge:
         while at and lost[at][1].source != "input" and lost[at][1].step == (step or 0) - 1:
             step, at = lost[at][1].step, at - 1
         return frozenset(lost[at][1].ids or ())
+
+    def held_before(self, channel: str) -> dict[str | None, Snapshot]:
+        """Return the messages that a list of the root namespace had before it was forgotten, by id, as they were."""
+        known = self.before.get(channel)
+        return {} if known is None else {m.id: taken for m, taken in zip(known.messages, known.taken, strict=True)}
 
     def have(self) -> dict[str, tuple[int, int]]:
         """Return the first and last number of the bodies in each space that has all in between."""

@@ -56,6 +56,7 @@ from langchain_mastra_memory.threads.knowledge import Knowledge, KnownCheckpoint
 from langchain_mastra_memory.threads.planning import FEW, Planner, known_list, learn_numbers
 from langchain_mastra_memory.threads.reading import Reader, known_checkpoint, known_lists, tuple_of
 from langchain_mastra_memory.threads.runs import NO_REPORT, RUN_CHANNEL, report_of
+from langchain_mastra_memory.threads.snapshots import holds
 from langchain_mastra_memory.tokens import estimator, ready
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ def learn(  # noqa: PLR0917 - one call, in this order
     found, lists = tuple_of(reader, stored, thread_id)
     with known.lock:
         known.is_at(read.state)
+        if known.bodies is not bodies:  # another run of this process forgot them while this was read
+            known.add_bodies(bodies)
         known.add_bodies(read.bodies)
         known.add_bodies(reader.molds)
         kept = known_lists(lists)
@@ -192,7 +195,7 @@ class Putting:
                 with known.lock:
                     known.is_at(result.state)
             else:
-                _remember(known, address.ns, checkpoint, merged, step, result)
+                _remember(known, age, address.ns, checkpoint, merged, step, result)
                 return {
                     "configurable": {
                         "thread_id": configurable["thread_id"],
@@ -315,9 +318,14 @@ class Putting:
                 new, removed = news(
                     planner, parent, checkpoint, new_versions, entries, written, orphan=orphan is not None
                 )
-                if orphan is not None:  # the thread may have been deleted while its run went on
+                if orphan is not None:  # the thread may have been deleted, or pruned, while its run went on
                     deleted = known.deleted_before(orphan, metadata)
-                    new = [(message, surely) for message, surely in new if message.id not in deleted]
+                    before = known.held_before(CHANNEL)
+                    new = [
+                        (message, surely and not (message.id in before and holds(before[message.id], message)))
+                        for message, surely in new
+                        if message.id not in deleted
+                    ]
                 archive = ArchivePlan(
                     messages=tuple([archived(m, count, surely=s, body=planner.encoded(m)) for m, s in new]),
                     removed=removed,
@@ -435,13 +443,17 @@ def _plan_entries(
 
 def _remember(  # noqa: PLR0917 - one call
     known: Knowledge,
+    age: int,
     ns: str,
     checkpoint: Checkpoint,
     metadata: Mapping[str, Any],
     step: _Step,
     result: Put,
 ) -> None:
-    """Remember a checkpoint that was written, unless the thread has moved on otherwise."""
+    """Remember a checkpoint that was written, unless the thread has moved on otherwise, or was forgotten meanwhile.
+
+    It points to bodies of its parent: if they were forgotten, the next put would take them for new.
+    """
     planner = step.planner
     skeleton = step.operation.skeleton
     entries = {name: settle_entry(entry, result.numbers, result.stored) for name, entry in skeleton.entries.items()}
@@ -458,6 +470,8 @@ def _remember(  # noqa: PLR0917 - one call
     with known.lock:
         if known.state not in (step.state, result.state):
             known.add_lost(ns, checkpoint["id"], written)
+            return
+        if known.age != age:
             return
         known.state = result.state
         learn_numbers(planner, result.numbers, result.gone)
