@@ -46,7 +46,7 @@ from langchain_mastra_memory.store.sql.registry import handles, in_every_turn, t
 from langchain_mastra_memory.store.sql.schema import threads
 from langchain_mastra_memory.store.sql.tables_checkpoints import bodies, checkpoints, values, writes
 from langchain_mastra_memory.store.sql.threads import announce_thread
-from langchain_mastra_memory.store.sql.tx import Tx, any_of, insert_row, upsert
+from langchain_mastra_memory.store.sql.tx import DialectName, Tx, any_of, insert_row, upsert
 from langchain_mastra_memory.store.sql.values import dump_json
 from langchain_mastra_memory.threads.entries import (
     Skeleton,
@@ -116,22 +116,34 @@ def _thread_in(*conditions: sa.ColumnElement[bool]) -> tuple[sa.ColumnElement[bo
 _planned = (threads.c.epoch == sa.bindparam("epoch"), threads.c.edits == sa.bindparam("edits"), NONE_DEAD)
 
 
-def _put_at_once(*conditions: sa.ColumnElement[bool]) -> sa.Insert:
-    """Return an insert of a checkpoint that does nothing unless the thread is as it was planned for.
-
-    The shared lock keeps whoever would remove bodies waiting.
-    """
-    columns = [sa.bindparam(name, type_=checkpoints.c[name].type) for name in ("ns", "id", *_REST)]
-    thread = sa.select(threads.c.key, *columns).where(*_thread_in(*_planned, *conditions)).with_for_update(read=True)
-    insert = postgresql.insert(checkpoints)
-    insert = insert.from_select(["thread", "ns", "id", *_REST], thread)
+def _put_at_once(thread: sa.Select[Any]) -> sa.Insert:
+    """Return an insert of a checkpoint that does nothing unless the thread is as it was planned for."""
+    insert = postgresql.insert(checkpoints).from_select(["thread", "ns", "id", *_REST], thread)
     return insert.on_conflict_do_update(
         index_elements=list(_KEYS), set_={name: insert.excluded[name] for name in _REST}
     )
 
 
-_PUT_ROOT = _put_at_once(threads.c.branch == sa.bindparam("branch"), threads.c.head == sa.bindparam("head"))
-_PUT_NESTED = _put_at_once()
+_new = [sa.bindparam(name, type_=checkpoints.c[name].type) for name in ("ns", "id", *_REST)]
+_at_start = (threads.c.branch == sa.bindparam("branch"), threads.c.head == sa.bindparam("head"))
+# The shared lock keeps whoever would remove bodies waiting.
+_PUT_NESTED = _put_at_once(sa.select(threads.c.key, *_new).where(*_thread_in(*_planned)).with_for_update(read=True))
+_PUT_ROOT = _put_at_once(sa.select(threads.c.key, *_new).where(*_thread_in(*_planned, *_at_start)))
+# A new version of the thread's row, though nothing in it changes: a step that waits for it is to look again, since
+# the newest checkpoint is another one now.
+_touched = (
+    sa.update(threads)
+    .where(*_thread_in(*_planned, *_at_start))
+    .values(head=threads.c.head)
+    .returning(threads.c.key)
+    .cte("touched")
+)
+_PUT_ROOT_BESIDE_OTHERS = _put_at_once(sa.select(_touched.c.key, *_new))
+
+
+def _put_root(dialect: DialectName) -> sa.Insert:
+    return _PUT_ROOT if dialect == "sqlite" else _PUT_ROOT_BESIDE_OTHERS
+
 
 _SAME_IDS = sa.select(bodies.c.space, bodies.c.n, bodies.c.id, bodies.c.form, bodies.c.body).where(
     bodies.c.thread == sa.bindparam("thread_key"), any_of(bodies.c.id, "ids")
@@ -325,7 +337,7 @@ def put_alone(tx: Tx, op: PutCheckpoint) -> Put | None:
         "base": base,
         "created_at": tx.now,
     }
-    if not tx.run(_PUT_ROOT if root else _PUT_NESTED, params):
+    if not tx.run(_put_root(tx.dialect) if root else _PUT_NESTED, params):
         return None
     return Put(op.known, (), (), None if start is None or base is None else Place(start.branch, start.head, base))
 
@@ -390,7 +402,7 @@ def _look_up(tx: Tx, op: PutCheckpoint | PutWrites, plan: ArchivePlan | None, *,
     return _Found(thread, made, rows_there, dead, last)
 
 
-in_every_turn(lambda _dialect: (_PUT_ROOT, _ADD_AT_ONCE))
+in_every_turn(lambda dialect: (_put_root(dialect), _ADD_AT_ONCE))
 
 
 @tries_alone(PutCheckpoint, single=_brings_nothing)
@@ -458,7 +470,9 @@ def _put(tx: Tx, op: PutCheckpoint, *, begin: bool = False) -> Put | Stale | Nee
     edits = thread.edits
     if place is not None and outcome is not None:
         edits = outcome.edits
-        if outcome.changed or (place.branch, place.head) != (thread.branch, thread.head):
+        # Beside others always: a step that waits for the row is to see that there is a newer checkpoint.
+        moved = outcome.changed or (place.branch, place.head) != (thread.branch, thread.head)
+        if moved or tx.dialect == "postgresql":
             settled = {
                 "thread_key": thread.key,
                 "new_id": op.id,

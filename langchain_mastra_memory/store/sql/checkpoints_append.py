@@ -61,10 +61,22 @@ def _count_of(table: sa.Table, ids: Sequence[sa.BindParameter[str]]) -> sa.Scala
     return counted.where(table.c.thread == threads.c.key, table.c.id.in_(ids)).scalar_subquery()
 
 
-def _thread_moves_on(new_messages: int, new_bodies: int) -> sa.Update:
+_seen = threads.alias("seen")
+# On PostgreSQL a statement that waited for the row sees it as it is now, and every other table as it was before: then
+# the row is another version than the one that the statement saw when it began.
+_NOBODY_BETWEEN: Final = (
+    sa.literal_column(f"{threads.name}.xmin")
+    == sa.select(sa.literal_column("seen.xmin"))
+    .select_from(_seen)
+    .where(_seen.c.id == sa.bindparam("thread_id"))
+    .scalar_subquery()
+)
+
+
+def _thread_moves_on(new_messages: int, new_bodies: int, *more: sa.ColumnElement[bool]) -> sa.Update:
     """Return what takes the thread's lock and moves it on, if it stands where the step begins and knows nothing of it.
 
-    The questions about other tables hold under the lock: whoever writes there changes what is asked of the thread, or
+    The questions about other tables hold under the lock: whoever writes there writes the thread's row as well, or
     meets the same number in a primary key.
     """
     ids = [sa.bindparam(f"message_id_{index}", type_=sa.Text) for index in range(new_messages)]
@@ -74,6 +86,7 @@ def _thread_moves_on(new_messages: int, new_bodies: int) -> sa.Update:
         checkpoints.c.hidden == sa.literal(0),
     )
     conditions = [
+        *more,
         threads.c.id == sa.bindparam("thread_id"),
         sa.or_(sa.bindparam("owner", type_=sa.Text).is_(None), threads.c.resource_id == sa.bindparam("owner")),
         threads.c.epoch == sa.bindparam("epoch"),
@@ -128,7 +141,7 @@ def _statements(new_messages: int, new_bodies: int) -> tuple[sa.ClauseElement, .
 @cache
 def _statement(new_messages: int, new_bodies: int) -> sa.ClauseElement:
     """Return the whole step as one statement, which returns the thread's row, or none if it is no such step."""
-    moved = _thread_moves_on(new_messages, new_bodies).cte("moved")
+    moved = _thread_moves_on(new_messages, new_bodies, _NOBODY_BETWEEN).cte("moved")
 
     def insert(table: sa.Table, columns: Mapping[str, sa.BindParameter[Any]]) -> postgresql.Insert:
         chosen = sa.select(moved.c.key, *(bound.label(name) for name, bound in columns.items()))

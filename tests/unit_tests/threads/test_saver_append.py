@@ -53,12 +53,12 @@ def read_thread_key(url: str) -> int:
         return connection.execute("SELECT key FROM mastra_threads").fetchone()[0]
 
 
-def wait_for_a_lock(url: str) -> None:
-    """Return when a statement of this database waits for a lock."""
+def wait_for_a_lock(url: str, waiting: int = 1) -> None:
+    """Return when so many statements of this database wait for a lock."""
     waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with psycopg.connect(url, autocommit=True) as connection:
         deadline = time.monotonic() + 30
-        while not connection.execute(waits).fetchone()[0]:
+        while connection.execute(waits).fetchone()[0] < waiting:
             assert time.monotonic() < deadline
 
 
@@ -164,3 +164,46 @@ def test_two_writers_of_one_space_get_different_numbers(postgres_url, prepared):
         found = rival.get_tuple(CONFIG)
         assert found is not None
         assert [m.id for m in found.checkpoint["channel_values"]["messages"]] == ["m1", "m2"]
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+@pytest.mark.parametrize("recall", [False, True])
+@pytest.mark.parametrize("large", [False, True], ids=["alone", "with a value"])
+def test_a_step_that_waited_leaves_the_thread_at_a_newer_checkpoint(postgres_url, *, prepared, recall, large):
+    """A rival's newer checkpoint, which brings no message, commits while a step waits for the thread's row."""
+    with SQLMemoryStore(postgres_url, prepared_statements=prepared) as store, SQLMemoryStore(postgres_url) as other:
+        saver, rival = ThreadSaver(Memory(store, semantic_recall=recall)), ThreadSaver(other)
+        made = begin(saver)
+        held, theirs = saver.get_tuple(made), rival.get_tuple(made)
+        assert held is not None
+        assert theirs is not None
+        older = checkpoint_of([*held.checkpoint["channel_values"]["messages"], AIMessage("two", id="m2")], version=2)
+        newer = {**theirs.checkpoint, "id": "ffffffff" + older["id"][8:]}
+        moved = {}
+        if large:
+            moved = {"big": 1}
+            newer["channel_values"] = {**newer["channel_values"], "big": "x" * 1000}
+            newer["channel_versions"] = {**newer["channel_versions"], "big": 1}
+        step_2 = {"source": "loop", "step": 2, "parents": {}}
+        with psycopg.connect(postgres_url) as connection, ThreadPoolExecutor(2) as pool:
+            # The rival gets the thread's row, and waits for a place to write to.
+            if large:
+                connection.execute("LOCK TABLE mastra_values IN SHARE MODE")
+            else:
+                connection.execute(
+                    "INSERT INTO mastra_checkpoints (thread, ns, id, body, metadata, hidden, created_at) "
+                    "VALUES (%s, '/', %s, '', '{}', 1, 0)",
+                    (read_thread_key(postgres_url), newer["id"]),
+                )
+            first = pool.submit(rival.put, made, newer, step_2, moved)
+            wait_for_a_lock(postgres_url)
+            second = pool.submit(saver.put, made, older, step_2, older["channel_versions"])
+            wait_for_a_lock(postgres_url, waiting=2)
+            connection.rollback()
+            first.result(30)
+            second.result(30)
+        latest = rival.get_tuple(CONFIG)
+        assert latest is not None
+        assert latest.checkpoint["id"] == newer["id"]
+        with Memory(postgres_url) as memory:
+            assert [row.id for row in memory.recall(thread_id="t", per_page=False)] == ["m1"]
