@@ -97,11 +97,11 @@ def test_a_foreign_thread_looks_like_a_missing_one(memory: Any) -> None:
     assert (memory.get_thread("t"), memory.recall(thread_id="t").items) == before
 
 
-def test_saving_into_a_foreign_thread_is_refused_in_the_same_words(memory: Any) -> None:
+def test_saving_into_a_foreign_thread_is_refused_as_if_there_were_none_and_a_missing_one_asks_for_an_owner(memory: Any) -> None:
     memory.create_thread("r1", thread_id="t")
     with pytest.raises(ThreadNotFoundError, match="there is no thread 't' for this resource"):
         memory.save_messages([("user", "Hi")], thread_id="t", resource_id="r2")
-    with pytest.raises(ThreadNotFoundError, match="there is no thread 'nope' for this resource"):
+    with pytest.raises(ThreadNotFoundError, match=r"there is no thread 'nope': name its owner \(resource_id\)"):
         memory.save_messages([("user", "Hi")], thread_id="nope")
     with pytest.raises(ThreadNotFoundError):
         memory.save_messages([], thread_id="t", resource_id="r2")
