@@ -97,7 +97,9 @@ def test_a_foreign_thread_looks_like_a_missing_one(memory: Any) -> None:
     assert (memory.get_thread("t"), memory.recall(thread_id="t").items) == before
 
 
-def test_saving_into_a_foreign_thread_is_refused_as_if_there_were_none_and_a_missing_one_asks_for_an_owner(memory: Any) -> None:
+def test_saving_into_a_foreign_thread_is_refused_as_if_there_were_none_and_a_missing_one_asks_for_an_owner(
+    memory: Any,
+) -> None:
     memory.create_thread("r1", thread_id="t")
     with pytest.raises(ThreadNotFoundError, match="there is no thread 't' for this resource"):
         memory.save_messages([("user", "Hi")], thread_id="t", resource_id="r2")
