@@ -272,6 +272,11 @@ class Turns:
             parts.append(await provider.each_call(io, facts, begun))
         return Contribution.merged(parts)
 
+    def seen(self, thread_id: str, messages: Sequence[BaseMessage]) -> int:
+        """Return how many messages at the beginning of a state an earlier run of this process has seen."""
+        known = self._known.get(thread_id)
+        return known.count if known is not None and begins(messages, known.count, known.marks) else 0
+
     async def _view(self, io: IO, call: Call, turn: _Turn) -> RunView:
         """Return what the archive knows of the state: only what is new since the last turn.
 
@@ -281,8 +286,7 @@ class Turns:
         if before is not None and turn.stop == call.identity.stop and begins(messages, turn.viewed, turn.marks):
             return before
         thread = call.identity.thread_id
-        known = self._known.get(thread)
-        prefix = known.count if known is not None and begins(messages, known.count, known.marks) else 0
+        known, prefix = self._known.get(thread), self.seen(thread, messages)
         view = await self._read(io, call, max(0, min(prefix, len(messages) - PROBED)))
         if known is not None and prefix and (view.epoch, view.edits) != (known.epoch, known.edits):
             view, prefix = await self._read(io, call, 0), 0

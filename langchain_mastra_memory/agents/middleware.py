@@ -279,7 +279,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self, io: IO, turns: Turns, identity: Identity, state: Mapping[str, Any], runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         messages: Sequence[BaseMessage] = state.get("messages", ())
-        nameless = [] if identity.options.off else [message for message in messages if not message.id]
+        new = () if identity.options.off else messages[turns.seen(identity.thread_id, messages) :]
+        nameless = [message for message in new if not message.id]
         for message in nameless:
             message.id = str(uuid.uuid4())
         others = len(set(state.get(RUN_CHANNEL) or {}) - {self._name})
