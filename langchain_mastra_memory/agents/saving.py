@@ -33,9 +33,11 @@ PRIVATE: Final = frozenset({"memory://", "sqlite://", "sqlite:///:memory:"})
 def archives(identity: Identity, memory: MemoryBase) -> bool:
     """Return whether the run's own checkpointer archives into the memory's store.
 
+    It may be of another `Memory` over the same database, made alike: a LangGraph server loads the file of the graph and
+    that of the checkpointer apart, so that one line makes two.
+
     Raises:
-        ConfigurationError: It archives into the same database through another store: neither would know that the other
-            saves the run, and each would take the other's rows for a fork.
+        ConfigurationError: It archives into the same database, but not what this memory needs there.
     """
     if not identity.root or identity.agent is not None:
         return False
@@ -43,12 +45,27 @@ def archives(identity: Identity, memory: MemoryBase) -> bool:
     if store is memory.store:
         return True
     database = _database_of(memory.store)
-    if isinstance(store, MemoryStore) and database is not None and _database_of(store) == database:
+    if not isinstance(store, MemoryStore) or database is None or _database_of(store) != database:
+        return False
+    if _habits(memory.store, memory) != _habits(store, getattr(identity.checkpointer, "memory", None)):
         raise ConfigurationError(
-            f"the checkpointer and the middleware (or node) of this run belong to two memories over {database}: make "
-            "one Memory, and use its memory.checkpointer with its memory.middleware()"
+            f"the checkpointer and the middleware (or node) of this run belong to two memories over {database} that "
+            "are not made alike: make one Memory, and use its memory.checkpointer with its memory.middleware()"
         )
-    return False
+    return True
+
+
+def _habits(store: MemoryStore, memory: MemoryBase | None) -> tuple[object, ...]:
+    """Return what decides how a checkpointer archives: the wrappers of its store, and its memory's options."""
+    wrappers = []
+    while isinstance(store, StoreWrapper):
+        wrappers.append(type(store))
+        store = store.inner
+    if memory is None:
+        return wrappers, frozenset(), False, False
+    history = memory.options.message_history
+    off = history is not None and history.limits().off
+    return wrappers, memory.options.features, memory.options.read_only, off
 
 
 def check_shaping(identity: Identity, memory: MemoryBase) -> None:

@@ -178,12 +178,15 @@ class Knowledge:
 
         Args:
             checkpoint_id: Where the next checkpoint of the run goes on from; it is stored no more.
-            metadata: The metadata of that next checkpoint: with `durability="exit"` its parent is of an earlier run.
+            metadata: The metadata of that next checkpoint: its parent is of an earlier run if it begins one, and with
+                `durability="exit"`.
         """
         lost = [(key[1], known) for key, known in self.lost.items() if not key[0]]
         at = next((index for index, (found, _) in enumerate(lost) if found == checkpoint_id), None)
         if at is None:
             return frozenset()
+        if metadata.get("source") != "loop":
+            return frozenset(lost[at][1].ids or ())
         step = metadata.get("step")
         while at and lost[at][1].source != "input" and lost[at][1].step == (step or 0) - 1:
             step, at = lost[at][1].step, at - 1

@@ -79,6 +79,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "list_threads": {"resource_id": "eve"},
     "observe": {"thread_id": "t"},
     "preview": {"thread_id": "t"},
+    "prune": {"thread_id": "t"},
     "recall": {"thread_id": "t"},
     "reflect": {"thread_id": "t"},
     "reobserve": {"thread_id": "t"},

@@ -38,8 +38,9 @@ CONNECT_SECONDS = 10
 TRIES = 5
 """How often a unit is run when the connection was lost or a deadlock was broken before its commit."""
 
-OVERTAKEN = "23505"
-"""A key that a statement found free was taken while it waited for the thread: the next try locks the thread first."""
+OVERTAKEN = frozenset({"23505", "23503"})
+"""A key that a statement found free was taken while it waited for the thread, or the thread that it found was deleted: the
+next try locks the thread first."""
 
 PAUSE = 0.02
 """Seconds before the victim of a deadlock tries again, more each time: the other one is to get what it waited for."""
@@ -122,7 +123,7 @@ class PostgreSQLBackend:
                 unsure = lost and writes and (committing or alone)
                 if remaining and lost and (alone or not unsure):  # one that is alone may be sent twice
                     continue
-                if remaining and error.sqlstate == OVERTAKEN and not overtaken:
+                if remaining and error.sqlstate in OVERTAKEN and not overtaken:
                     overtaken = True
                     continue
                 if remaining and error.sqlstate in RETRIED:

@@ -38,6 +38,7 @@ from langchain_mastra_memory import (
     Memory,
     MemoryMiddleware,
     MessageHistory,
+    SemanticRecall,
     SQLMemoryStore,
     ThreadSaver,
     ThreadTitles,
@@ -410,11 +411,43 @@ def test_two_memories_in_one_graph_each_store_each_message_once(sqlite_url: str,
             assert archive(memory) == ["U1", "A1", "U2", "A2"]
 
 
-@pytest.mark.parametrize("wrap", [lambda store: store, ReadOnlyStore])
-def test_a_checkpointer_of_a_second_memory_over_the_same_database_is_refused(
-    sqlite_url: str, invoke: Invoke, wrap: Any
+FEATURES = {
+    "history": {},
+    "all": {"working_memory": True, "semantic_recall": SemanticRecall(mode="lexical")},
+}
+
+
+@pytest.mark.parametrize("options", list(FEATURES.values()), ids=list(FEATURES))
+def test_a_checkpointer_of_a_second_memory_that_is_made_alike_is_as_good_as_the_own(
+    sqlite_url: str, invoke: Invoke, options: dict[str, Any]
 ) -> None:
-    with Memory(sqlite_url) as memory, Memory(wrap(SQLMemoryStore(sqlite_url))) as other:
+    with Memory(sqlite_url, **options) as memory, Memory(sqlite_url, **options) as other:
+        model = ScriptedChatModel(["A1", "A2", "A3"])
+        agent = create_agent(model, middleware=[other.middleware()], checkpointer=memory.checkpointer)
+        for turn in (1, 2, 3):
+            invoke(agent, ask(f"U{turn}"), config())
+            assert archive(memory) == archive(other) == [f"{who}{n}" for n in range(1, turn + 1) for who in "UA"]
+        assert len(other.list_branches("t")) == 1
+        assert shown(model)[-5:] == ["U1", "A1", "U2", "A2", "U3"]
+        assert other.settled() == memory.settled() == []
+        if options:
+            assert "U2" in [hit.message.text for hit in other.recall(resource_id="r", query="U2", top_k=1)]
+
+
+@pytest.mark.parametrize(
+    ("wrap", "options"),
+    [
+        (ReadOnlyStore, {}),
+        (lambda store: store, {"semantic_recall": True}),
+        (lambda store: store, {"read_only": True}),
+        (lambda store: store, {"message_history": MessageHistory(last_messages=0)}),
+    ],
+    ids=["store", "features", "read_only", "off"],
+)
+def test_a_checkpointer_of_a_second_memory_that_is_made_otherwise_is_refused(
+    sqlite_url: str, invoke: Invoke, wrap: Any, options: dict[str, Any]
+) -> None:
+    with Memory(sqlite_url) as memory, Memory(wrap(SQLMemoryStore(sqlite_url)), **options) as other:
         saver = ThreadSaver(memory)
         agent = create_agent(ScriptedChatModel(["A"]), middleware=[other.middleware()], checkpointer=saver)
         with pytest.raises(ConfigurationError, match="two memories over sqlite:"):

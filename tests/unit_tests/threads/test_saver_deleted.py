@@ -15,6 +15,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langchain_mastra_memory.memory import Memory
 from langchain_mastra_memory.store.sql.engine import SQLMemoryStore
 from langchain_mastra_memory.testing.models import ScriptedChatModel
+from langchain_mastra_memory.threads.putting import Putting
 from tests.unit_tests.threads.graphs import MODES
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ann"}}
@@ -66,6 +67,30 @@ def test_only_the_run_itself_is_archived_again(store_url: str, mode: Any, delete
         assert len(memory.list_branches("t")) == 1
         state = bot.get_state(CONFIG).values["messages"]  # as with every checkpointer: the run has it in its hands
         assert [m.text for m in state][:2] == ["secret", "secret 0"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("delete", [by_memory, by_saver], ids=lambda delete: delete.__name__)
+def test_what_was_before_a_run_stays_deleted_if_its_thread_goes_as_it_begins(
+    store_url: str, mode: Any, delete: Callable[[Memory], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Putting._plan
+    left = []
+
+    def plan_and_lose_the_thread(*arguments: Any) -> Any:
+        planned = plan(*arguments)
+        if left:
+            delete(left.pop())
+        return planned
+
+    monkeypatch.setattr(Putting, "_plan", plan_and_lose_the_thread)
+    with SQLMemoryStore(store_url) as store:
+        memory = Memory(store)
+        bot = graph(memory, lambda: None)
+        bot.invoke({"messages": [("user", "secret")]}, CONFIG, durability=mode)
+        left.append(memory)
+        bot.invoke({"messages": [("user", "later")]}, CONFIG, durability=mode)
+        assert archive(memory) == ["later", "later 0", "later 1", "later 2"]
 
 
 def test_the_first_run_of_a_thread_is_archived_whole() -> None:
