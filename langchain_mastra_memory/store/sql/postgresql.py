@@ -39,8 +39,10 @@ TRIES = 5
 """How often a unit is run when the connection was lost or a deadlock was broken before its commit."""
 
 OVERTAKEN = frozenset({"23505", "23503"})
-"""A key that a statement found free was taken while it waited for the thread, or the thread that it found was deleted: the
-next try locks the thread first."""
+"""A key that a statement found free was taken while it waited for the thread, or the thread that it found is gone.
+
+The next try locks the thread first.
+"""
 
 PAUSE = 0.02
 """Seconds before the victim of a deadlock tries again, more each time: the other one is to get what it waited for."""
