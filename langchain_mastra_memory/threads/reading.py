@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -20,6 +19,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from langchain_mastra_memory.collecting import collecting_later
 from langchain_mastra_memory.store.operations.checkpoints import Read, StoredCheckpoint
 from langchain_mastra_memory.threads.bodies import CODEC, BodyWriter, put_together
 from langchain_mastra_memory.threads.entries import (
@@ -55,19 +55,6 @@ class Loaded:
     messages: list[BaseMessage]
     taken: list[Snapshot]
     parts: Parts | None
-
-
-@contextmanager
-def _collecting_later(items: Sequence[object]) -> Iterator[None]:
-    """Put the garbage collector off while many messages are made: it would look at all of them several times."""
-    if len(items) <= MANY or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _there(part: Range, found: Sequence[object]) -> Parts:
@@ -108,7 +95,7 @@ class Reader:
             if type(part) is Range:
                 read, known = self._read.bodies.get(part.space, {}), self._known.get(part.space, {})
                 found: list[Any] = list(map(known.get, range(part.first, part.last + 1)))
-                with _collecting_later(found):
+                with collecting_later() if len(found) > MANY else nullcontext():
                     for index, stored in enumerate(found):
                         if type(stored) is not Mold:
                             n = part.first + index

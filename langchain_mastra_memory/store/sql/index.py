@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from langchain_mastra_memory.collecting import collecting_later
 from langchain_mastra_memory.recall.terms import SHARED
 from langchain_mastra_memory.recall.text import indexed_text
 from langchain_mastra_memory.store.operations.index import (
@@ -302,7 +301,7 @@ def read_scope(tx: Tx, op: ReadScope) -> ScopeRead:
             grown.append((state.key, seen))
     entries: list[TextEntry] = []
     found: list[VectorEntry] = []
-    with _uncollected():
+    with collecting_later():
         if anew:
             entries += tx.all(_TEXTS, {"thread_keys": anew})
             found += tx.all(_VECTORS, {"thread_keys": anew}) if op.with_vectors else ()
@@ -311,18 +310,6 @@ def read_scope(tx: Tx, op: ReadScope) -> ScopeRead:
             if op.with_vectors:
                 found += tx.all(_NEW_VECTORS, {"thread_key": key, "last_key": seen.vector})
         return replace(read, dropped=frozenset(dropped), texts=tuple(entries), vectors=tuple(found))
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the search for cycles: rows have none, and tens of thousands of them start passes of 0.1 s each."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _states(tx: Tx, op: ReadScope) -> tuple[list[ThreadState], tuple[int, Path] | None]:
