@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast, get_type_hints
@@ -44,6 +43,7 @@ from langchain_mastra_memory.agents.saving import archives, finish, keeps_nothin
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.checks import check_choice, check_function, check_switch, check_text
 from langchain_mastra_memory.errors import ConfigurationError
+from langchain_mastra_memory.history.incoming import give_ids
 from langchain_mastra_memory.history.options import HISTORY_SOURCES, HistorySource
 from langchain_mastra_memory.io import IO, drive
 from langchain_mastra_memory.shown import shown
@@ -280,9 +280,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> dict[str, Any] | None:
         messages: Sequence[BaseMessage] = state.get("messages", ())
         new = () if identity.options.off else messages[turns.seen(identity.thread_id, messages) :]
-        nameless = [message for message in new if not message.id]
-        for message in nameless:
-            message.id = str(uuid.uuid4())
+        nameless = give_ids(new)
         others = len(set(state.get(RUN_CHANNEL) or {}) - {self._name})
         if (
             not self._is_placed
@@ -346,9 +344,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _noted(self, response: ModelResponse[Any], request: ModelRequest[Any]) -> ExtendedModelResponse[Any]:
         """Return the response with a note in the state: its messages came through here, and which tools end a run."""
-        for message in response.result:
-            if not message.id:
-                message.id = str(uuid.uuid4())
+        give_ids(response.result)
         record: RunRecord = {"answers": [message.id or "" for message in response.result]}
         returning = [tool.name for tool in request.tools if isinstance(tool, BaseTool) and tool.return_direct]
         if returning:

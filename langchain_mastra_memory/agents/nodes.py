@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -19,8 +18,9 @@ from langchain_mastra_memory.agents.record import RunRecord
 from langchain_mastra_memory.agents.saving import archives, check_shaping, finish
 from langchain_mastra_memory.base import MemoryBase
 from langchain_mastra_memory.errors import ConfigurationError
-from langchain_mastra_memory.history.incoming import fields_of
+from langchain_mastra_memory.history.incoming import fields_of, give_ids
 from langchain_mastra_memory.history.options import HistorySource
+from langchain_mastra_memory.ids import new_id
 from langchain_mastra_memory.io import IO, drive
 from langchain_mastra_memory.shown import shown
 from langchain_mastra_memory.store.operations.runs import ReadRun
@@ -115,14 +115,12 @@ def _call(
     if input_key not in state:
         raise ConfigurationError(f"the state has no {input_key!r}: set input_key")
     messages = tuple(state[input_key] or ())
-    for message in messages:
-        if not message.id:  # a channel without `add_messages`: the id is given in place, once
-            message.id = str(uuid.uuid4())
+    give_ids(messages)  # a channel without `add_messages`: once, in place
     question = next((message.id for message in reversed(messages) if message.type == "human"), None)
     options = memory.options.message_history
     call = Call(
         identity=identity,
-        turn=f"{question or uuid.uuid4()}",
+        turn=question or new_id(),
         messages=messages,
         system=system,
         tools=tools,

@@ -99,6 +99,14 @@ def as_messages(messages: object, what: str = "messages") -> list[BaseMessage]:
     ]
 
 
+def give_ids(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Give each message that has no id one, in place; return those."""
+    nameless = [message for message in messages if not message.id]
+    for message in nameless:
+        message.id = new_id()
+    return nameless
+
+
 def fields_of(state: object) -> Mapping[str, Any] | None:
     """Return the fields of a graph's state (a dict, a dataclass or a pydantic model); None for anything else.
 
