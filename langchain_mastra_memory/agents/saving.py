@@ -44,10 +44,13 @@ def archives(identity: Identity, memory: MemoryBase) -> bool:
     store = getattr(identity.checkpointer, "store", None)
     if store is memory.store:
         return True
-    database = _database_of(memory.store)
-    if not isinstance(store, MemoryStore) or database is None or _database_of(store) != database:
+    if not isinstance(store, MemoryStore):
         return False
-    if _habits(memory.store, memory) != _habits(store, getattr(identity.checkpointer, "memory", None)):
+    (theirs, their_wrappers), (ours, wrappers) = _unwrapped(store), _unwrapped(memory.store)
+    database = _database_of(ours)
+    if database is None or _database_of(theirs) != database:
+        return False
+    if their_wrappers != wrappers or _habits(getattr(identity.checkpointer, "memory", None)) != _habits(memory):
         raise ConfigurationError(
             f"the checkpointer and the middleware (or node) of this run belong to two memories over {database} that "
             "are not made alike: make one Memory, and use its memory.checkpointer with its memory.middleware()"
@@ -55,17 +58,28 @@ def archives(identity: Identity, memory: MemoryBase) -> bool:
     return True
 
 
-def _habits(store: MemoryStore, memory: MemoryBase | None) -> tuple[object, ...]:
-    """Return what decides how a checkpointer archives: the wrappers of its store, and its memory's options."""
+def _unwrapped(store: MemoryStore) -> tuple[MemoryStore, list[type[StoreWrapper]]]:
+    """Return the store below its wrappers, and their kinds from the outside in."""
     wrappers = []
     while isinstance(store, StoreWrapper):
         wrappers.append(type(store))
         store = store.inner
+    return store, wrappers
+
+
+def _database_of(store: MemoryStore) -> str | None:
+    """Return the database of a store; None for one that only this store has, or that is not known."""
+    where = store.where if isinstance(store, SQLMemoryStore) else None
+    return None if where is None or where in PRIVATE else where
+
+
+def _habits(memory: MemoryBase | None) -> tuple[object, ...]:
+    """Return what decides how a memory's checkpointer archives; without a memory, no feature is on."""
     if memory is None:
-        return wrappers, frozenset(), False, False
+        return frozenset(), False, False
     history = memory.options.message_history
     off = history is not None and history.limits().off
-    return wrappers, memory.options.features, memory.options.read_only, off
+    return memory.options.features, memory.options.read_only, off
 
 
 def check_shaping(identity: Identity, memory: MemoryBase) -> None:
@@ -82,14 +96,6 @@ def check_shaping(identity: Identity, memory: MemoryBase) -> None:
             "before_save has no part in what memory.checkpointer archives of a graph of nodes: build the agent with "
             "memory.middleware(), compile the graph with another checkpointer, or put a RedactingStore under the memory"
         )
-
-
-def _database_of(store: MemoryStore) -> str | None:
-    """Return the database below a store's wrappers; None for one that only this store has, or that is not known."""
-    while isinstance(store, StoreWrapper):
-        store = store.inner
-    where = store.where if isinstance(store, SQLMemoryStore) else None
-    return None if where is None or where in PRIVATE else where
 
 
 def keeps_nothing(identity: Identity, turns: Turns) -> bool:
