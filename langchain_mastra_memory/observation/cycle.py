@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_mastra_memory.ids import new_id
+from langchain_mastra_memory.observation.caller import Caller
 from langchain_mastra_memory.observation.calls import Reply, merged_usage
 from langchain_mastra_memory.observation.engine import Cause, Engine
 from langchain_mastra_memory.observation.events import EventPhase, emit
 from langchain_mastra_memory.observation.log import LogRow, LogState
-from langchain_mastra_memory.observation.observer import Observer, UnusableError
-from langchain_mastra_memory.observation.reflector import Reflector
+from langchain_mastra_memory.observation.observer import UnusableError
 from langchain_mastra_memory.observation.render import obscured
 from langchain_mastra_memory.store.operations.log import LogView
 
@@ -68,7 +68,6 @@ class Cycle:
         io: What drives it.
         cause: Why.
         view: The log that it is made for.
-        phase: What the call does.
         caller: What makes it.
         buffers: Whether the result waits; else it is shown at once.
         size: Tokens that it is about.
@@ -80,8 +79,7 @@ class Cycle:
     io: IO
     cause: Cause
     view: LogView
-    phase: Literal["observation", "reflection"]
-    caller: Observer | Reflector
+    caller: Caller
     buffers: bool
     size: int
     outcome: Outcome
@@ -122,8 +120,8 @@ class Cycle:
         if isinstance(error, UnusableError):
             why, self.replies = error.reason, error.replies
         self.outcome.add(self.replies)
-        self.engine.failed(self.cause.address, self.phase)
-        await self.engine.record(self.io, self.cause.address, self.phase, why, self.replies)
+        self.engine.failed(self.cause.address, self.caller.phase)
+        await self.engine.record(self.io, self.cause.address, self.caller.phase, why, self.replies)
         self._emit(
             "failed",
             tokens_attempted=self.size,
@@ -134,21 +132,21 @@ class Cycle:
         try:
             await self._lifecycle("end", usage=self._usage(), error=error)
         except Exception as late:  # noqa: BLE001 - the first error is the one that counts
-            self.engine.memory.background.report(f"hook on_{self.phase}_end", late, **self.cause.ids)
+            self.engine.memory.background.report(f"hook on_{self.caller.phase}_end", late, **self.cause.ids)
 
     async def _end(self, made: Made) -> None:
         self.outcome.add(self.replies)
-        self.engine.succeeded(self.cause.address, self.phase)
+        self.engine.succeeded(self.cause.address, self.caller.phase)
         if made.dropped is None:
             self.outcome.rows += made.rows
         else:
             self.outcome.dropped.append(made.dropped)
-        reflects = self.phase == "reflection"
+        reflects = self.caller.phase == "reflection"
         refused = reflects and made.dropped == "size"
         await self.engine.record(
             self.io,
             self.engine.owned(self.cause.address, self.view),
-            self.phase,
+            self.caller.phase,
             "committed" if made.dropped is None else "refused" if refused else "dropped",
             self.replies,
             refused=self.size if refused else None,
@@ -171,10 +169,12 @@ class Cycle:
 
     def _emit(self, moment: Literal["start", "end", "failed"], **fields: Any) -> None:
         name = cast("EventPhase", f"{'buffering' if self.buffers else 'observation'}_{moment}")
-        emit(self.cause.writer, name, cycle_id=self._id, operation_type=self.phase, **self.cause.ids, **fields)
+        emit(self.cause.writer, name, cycle_id=self._id, operation_type=self.caller.phase, **self.cause.ids, **fields)
 
     async def _lifecycle(self, moment: Literal["start", "end"], **more: Any) -> None:
-        await self.engine.lifecycle(self.io, self.cause, f"on_{self.phase}_{moment}", self.caller.context(**more))
+        await self.engine.lifecycle(
+            self.io, self.cause, f"on_{self.caller.phase}_{moment}", self.caller.context(**more)
+        )
 
     def _usage(self) -> dict[str, int]:
         return merged_usage([reply.usage for reply in self.replies])

@@ -206,15 +206,7 @@ async def _observed_again(
     shown = [Shown(message=m.message, at=moment(m.created_at)) for m in raw if m.kind is None]
     text, hints, extracted, model = "", stale.hints, dict(stale.extracted), stale.model
     if shown:
-        observer = Observer(
-            memory=engine.memory,
-            options=engine.options,
-            hooks=engine.transforms(cause),
-            trigger="manual",
-            thread_id=thread.id,
-            resource_id=view.resource_id,
-            model=cause.model,
-        )
+        observer = replace(Observer.of(engine, cause, view), thread_id=thread.id)
         result = await observer.run(io, [ThreadInput(thread_id=thread.id, messages=shown)])
         await engine.record(io, engine.owned(cause.address, view), "observation", "committed", result.replies)
         said = result.threads[thread.id]

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.errors import ObservationError
 from langchain_mastra_memory.observation import calls
+from langchain_mastra_memory.observation.caller import Caller
 from langchain_mastra_memory.observation.extraction import Extractions
 from langchain_mastra_memory.observation.formatting import Shown, Transcript, parts_of, previous_tail, transcript
-from langchain_mastra_memory.observation.hooks import HookContext, ObservationHooks, Trigger, call
-from langchain_mastra_memory.observation.log import Hints, JsonValue
-from langchain_mastra_memory.observation.options import ObservationalMemory
+from langchain_mastra_memory.observation.hooks import call
+from langchain_mastra_memory.observation.log import Hints, JsonValue, Phase
 from langchain_mastra_memory.observation.parsing import Answer, is_degenerate, parse_answer, parse_threads
 from langchain_mastra_memory.observation.prompts import observer_input, observer_system
 from langchain_mastra_memory.observation.render import obscured
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
-    from langchain_mastra_memory.base import MemoryBase
     from langchain_mastra_memory.io import IO
 
 DEGENERATE_RETRIES: Final = 1
@@ -91,27 +88,14 @@ class UnusableError(ObservationError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observer:
-    """Makes observations with the model of the phase.
+class Observer(Caller):
+    """Makes observations with the model of the phase; see `Caller` for its other attributes.
 
     Attributes:
-        memory: For its token counter, its default model and its clock.
-        options: The options.
-        hooks: The hooks of the options and of the call.
-        trigger: What made the call.
-        thread_id: The thread, for hooks.
-        resource_id: The owner, for hooks.
-        model: The agent's own model.
         previous: The log and the buffer as text, a waiting reflection in place of what it condenses.
     """
 
-    memory: MemoryBase
-    options: ObservationalMemory
-    hooks: tuple[ObservationHooks, ...]
-    trigger: Trigger
-    thread_id: str | None
-    resource_id: str | None
-    model: BaseChatModel | None = None
+    phase: ClassVar[Phase] = "observation"
     previous: str = ""
 
     @property
@@ -119,12 +103,6 @@ class Observer:
         """Whether hints are asked for: not in the background, where they would be old when they are shown."""
         wanted = self.options.observation.hints
         return self.trigger != "async-buffer" and (wanted.current_task or wanted.suggested_response)
-
-    def context(self, **more: Any) -> HookContext:
-        """Return what hooks are told."""
-        return HookContext(
-            phase="observation", trigger=self.trigger, thread_id=self.thread_id, resource_id=self.resource_id, **more
-        )
 
     async def run(self, io: IO, inputs: Sequence[ThreadInput]) -> ObserverResult:
         """Observe ranges of one thread, or of several in one call.
@@ -188,7 +166,7 @@ class Observer:
         )
         tail = previous_tail(self.previous, options.previous_observer_tokens, count)
         size = count(tail.text) + sum(count(str(s.message.text)) for given in inputs for s in given.messages)
-        model = calls.phase_model(self.options, "observation", size, memory=self.memory.options.model, run=self.model)
+        model = calls.phase_model(self.options, self.phase, size, memory=self.memory.options.model, run=self.model)
         attachments = options.observe_attachments
         seen = transcripts(
             inputs,

@@ -58,22 +58,12 @@ async def observe(
         batch = {key: facts for key, facts in planned.items() if key in view.threads}  # one may be deleted meanwhile
         if not batch:
             continue
-        observer = Observer(
-            memory=engine.memory,
-            options=engine.options,
-            hooks=engine.transforms(cause),
-            trigger=cause.trigger,
-            thread_id=cause.address.thread_id,
-            resource_id=view.resource_id,
-            model=cause.model,
-            previous=previous_text(engine, view),
-        )
+        observer = Observer.of(engine, cause, view, previous=previous_text(engine, view))
         cycle = Cycle(
             engine=engine,
             io=io,
             cause=cause,
             view=view,
-            phase="observation",
             caller=observer,
             buffers=target == "buffered",
             size=sum(tokens(facts) for facts in batch.values()),

@@ -31,22 +31,12 @@ async def reflect(
         What came of it, and the newest view.
     """
     outcome = Outcome()
-    reflector = Reflector(
-        memory=engine.memory,
-        options=engine.options,
-        hooks=engine.transforms(cause),
-        trigger=cause.trigger,
-        thread_id=cause.address.thread_id,
-        resource_id=view.resource_id,
-        model=cause.model,
-        previous=latest_extracted(view.state.log),
-    )
+    reflector = Reflector.of(engine, cause, view, previous=latest_extracted(view.state.log))
     cycle = Cycle(
         engine=engine,
         io=io,
         cause=cause,
         view=view,
-        phase="reflection",
         caller=reflector,
         buffers=target == "pending",
         size=log_tokens(view.state),

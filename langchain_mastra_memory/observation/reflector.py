@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from langchain_core.messages import BaseMessage
 
 from langchain_mastra_memory.errors import ObservationError
 from langchain_mastra_memory.observation import calls
+from langchain_mastra_memory.observation.caller import Caller
 from langchain_mastra_memory.observation.extraction import Extractions
-from langchain_mastra_memory.observation.hooks import HookContext, ObservationHooks, Trigger, call
-from langchain_mastra_memory.observation.log import Hints, JsonValue
+from langchain_mastra_memory.observation.hooks import call
+from langchain_mastra_memory.observation.log import Hints, JsonValue, Phase
 from langchain_mastra_memory.observation.observer import UnusableError
-from langchain_mastra_memory.observation.options import ObservationalMemory
 from langchain_mastra_memory.observation.parsing import Answer, parse_answer
 from langchain_mastra_memory.observation.prompts import FIRMER_LEVELS, reflector_input, reflector_system
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
-    from langchain_mastra_memory.base import MemoryBase
     from langchain_mastra_memory.io import IO
 
 TARGET_SHARE: Final = 0.5
@@ -56,23 +53,15 @@ class ReflectorResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reflector:
-    """Condenses the log with the model of the phase; see `Observer` for the attributes."""
+class Reflector(Caller):
+    """Condenses the log with the model of the phase; see `Caller` for its other attributes.
 
-    memory: MemoryBase
-    options: ObservationalMemory
-    hooks: tuple[ObservationHooks, ...]
-    trigger: Trigger
-    thread_id: str | None
-    resource_id: str | None
-    model: BaseChatModel | None = None
+    Attributes:
+        previous: What was extracted before, by slug.
+    """
+
+    phase: ClassVar[Phase] = "reflection"
     previous: Mapping[str, JsonValue] = field(default_factory=dict)
-
-    def context(self, **more: Any) -> HookContext:
-        """Return what hooks are told."""
-        return HookContext(
-            phase="reflection", trigger=self.trigger, thread_id=self.thread_id, resource_id=self.resource_id, **more
-        )
 
     async def run(self, io: IO, log: str, size: int, *, wish: str = "") -> ReflectorResult:
         """Condense a log.
@@ -109,7 +98,7 @@ class Reflector:
             extractors=extractions.inline,
         )
         model = calls.phase_model(
-            self.options, "reflection", count(log), memory=self.memory.options.model, run=self.model
+            self.options, self.phase, count(log), memory=self.memory.options.model, run=self.model
         )
         session = calls.Session(io=io, model=model, attempts=calls.Attempts(options.retries, options.timeout))
 
