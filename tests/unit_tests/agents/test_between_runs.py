@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,25 +9,15 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware, hook_config
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from langchain_mastra_memory import Memory, MessageHistory
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.testing.prompts import check_prompt
+from tests.unit_tests.agents.savers import saver_of
 
 CONFIG: dict[str, Any] = {"configurable": {"thread_id": "t", "resource_id": "r"}}
 BOTH = pytest.mark.parametrize("saver", ["memory", "ours"])
-
-
-@pytest.fixture
-def memory() -> Iterator[Memory]:
-    with Memory("memory://") as made:
-        yield made
-
-
-def saver_of(memory: Memory, kind: str) -> Any:
-    return {"none": None, "memory": InMemorySaver(), "ours": memory.checkpointer}[kind]
 
 
 def ask(text: str, **fields: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, cast
 
 import pytest
@@ -29,7 +29,6 @@ from langchain_core.messages import (
 )
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
@@ -46,27 +45,9 @@ from langchain_mastra_memory import (
 from langchain_mastra_memory.store.wrappers import ReadOnlyStore
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.testing.prompts import check_extends, check_prompt
+from tests.unit_tests.agents.savers import SAVERS, saver_of
 
-SAVERS = ["none", "memory", "ours"]
 Invoke = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(params=["sync", "async"])
-def invoke(request: pytest.FixtureRequest) -> Invoke:
-    """Return a function that invokes a graph, one way or the other."""
-    if request.param == "sync":
-        return lambda graph, *args, **kwargs: graph.invoke(*args, **kwargs)
-    return lambda graph, *args, **kwargs: asyncio.run(graph.ainvoke(*args, **kwargs))
-
-
-@pytest.fixture
-def memory() -> Iterator[Memory]:
-    with Memory("memory://") as made:
-        yield made
-
-
-def saver_of(memory: Memory, kind: str) -> Any:
-    return {"none": None, "memory": InMemorySaver(), "ours": memory.checkpointer}[kind]
 
 
 def config(thread: str = "t", **options: Any) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -12,7 +10,6 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -29,8 +26,7 @@ from langchain_mastra_memory import (
 )
 from langchain_mastra_memory.testing.models import ScriptedChatModel, tool_call
 from langchain_mastra_memory.testing.prompts import check_prompt
-
-SAVERS = ["none", "memory", "ours"]
+from tests.unit_tests.agents.savers import SAVERS, saver_of
 
 
 class State(MessagesState):
@@ -41,23 +37,6 @@ class State(MessagesState):
 def lookup(city: str) -> str:
     """Look a city up."""
     return f"facts about {city}"
-
-
-@pytest.fixture(params=["sync", "async"])
-def invoke(request: pytest.FixtureRequest) -> Any:
-    if request.param == "sync":
-        return lambda graph, *args, **kwargs: graph.invoke(*args, **kwargs)
-    return lambda graph, *args, **kwargs: asyncio.run(graph.ainvoke(*args, **kwargs))
-
-
-@pytest.fixture
-def memory() -> Iterator[Memory]:
-    with Memory("memory://") as made:
-        yield made
-
-
-def saver_of(memory: Memory, kind: str) -> Any:
-    return {"none": None, "memory": InMemorySaver(), "ours": memory.checkpointer}[kind]
 
 
 def graph_of(memory: Memory, model: ScriptedChatModel, saver: Any = None, **load: Any) -> Any:
